@@ -20,8 +20,8 @@
 #include "io/mapped_file.h"
 #include "kernels/executor/execute.h"
 #include "kernels/executor/plan_products.h"
-#include "kernels/isa/bf16.h"
-#include "kernels/isa/dot.h"
+#include "kernels/isa/bf16_gemm.h"
+#include "kernels/isa/int8_gemm.h"
 #include "onnx_model/opaque.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
@@ -488,8 +488,8 @@ absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
   const auto checked = kernels::Executable::Make(model.plan, &why);
   if (!checked) return absl::InvalidArgumentError(text::StrCat(source.path, ": the plan is malformed: ", why));
   KernelsReport r;
-  r.isa = kernels::BestIsa().name, r.integers = kernels::BestDot().name;
-  if (const kernels::Bf16Isa* bf16 = kernels::BestBf16()) r.bf16 = bf16->name;
+  r.isa = kernels::BestIsa().name, r.integers = kernels::BestInt8Gemm().name;
+  if (const kernels::Bf16GemmMicrokernels* bf16 = kernels::BestBf16Gemm()) r.bf16 = bf16->name;
   if (const char* cap = kernels::IsaCap()) r.cap = cap;
   static constexpr const char* kPackings[] = {"", "panels", "quads", "nibbles", "unsigned nibbles", "filters"};
   const auto name = [](kernels::DType t) { return std::string(ir::Name(planner::FromNative(t))); };

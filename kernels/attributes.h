@@ -23,7 +23,7 @@
 #include <utility>
 #include <variant>
 
-#include "kernels/isa/conv.h"
+#include "kernels/isa/epilogue.h"
 #include "kernels/tensor.h"
 
 namespace slipway::kernels {
@@ -233,7 +233,7 @@ struct QuantLinearAttributes {
 // integer_linear: which operands there are beside input, matrix, scale and the input's scale: a zero point before the
 // latter, the input's behind it, then a bias; what sums times the input's scale are rounded to (f32: they are not).
 enum IntegerPart : int64_t { kIntegerZero = 1, kIntegerInputZero = 2, kIntegerBias = 4 };
-inline constexpr int64_t kMostIntegerTerms = 1 << 16;  // of a sum: of more, 255 · 128 each, it may leave 32 bits
+inline constexpr int64_t kMaxIntegerTerms = 1 << 16;  // of a sum: of more, 255 · 128 each, it may leave 32 bits
 struct IntegerLinearAttributes {
   int64_t parts;
   DType rounded;

@@ -20,8 +20,8 @@ void RoundRow(float* x, int64_t n, DType as) {
   uint16_t narrow[kPart];
   for (int64_t i = 0; i < n; i += kPart) {
     const int64_t m = n - i < kPart ? n - i : kPart;
-    BestIsa().narrow(x + i, narrow, as, m);
-    BestIsa().widen(narrow, as, x + i, m);
+    BestIsa().elementwise.convert_from_f32(x + i, narrow, as, m);
+    BestIsa().elementwise.convert_to_f32(narrow, as, x + i, m);
   }
 }
 
@@ -32,7 +32,7 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
   if (n <= 0) return;
   if constexpr (std::is_same_v<T, float>) {
     const bool half = IsHalf(dtype) && stride == 1;
-    if (half) BestIsa().widen(from, dtype, to, n);
+    if (half) BestIsa().elementwise.convert_to_f32(from, dtype, to, n);
     if (half && (as == dtype || as == DType::kF32)) return;
     if (dtype == DType::kF32 && IsHalf(as)) {
       const float* p = static_cast<const float*>(from);
@@ -45,7 +45,7 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
     if (half) return RoundRow(to, n, as);
     // All of these have every number of i8.
     if (dtype == DType::kI8 && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as)))
-      return BestIsa().widen(from, dtype, to, n);
+      return BestIsa().elementwise.convert_to_f32(from, dtype, to, n);
   }
   if (dtype == DType::kBool) {  // whatever byte is there
     const uint8_t* p = static_cast<const uint8_t*>(from);
@@ -74,7 +74,7 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
 template <typename T>
 void StoreRow(const T* from, int64_t n, void* to, DType dtype, int64_t stride) {
   if constexpr (std::is_same_v<T, float>)
-    if (IsHalf(dtype) && stride == 1) return BestIsa().narrow(from, to, dtype, n);
+    if (IsHalf(dtype) && stride == 1) return BestIsa().elementwise.convert_from_f32(from, to, dtype, n);
   WithAnyType(dtype, [&]<typename S>() {
     S* p = static_cast<S*>(to);
     for (int64_t i = 0; i < n; ++i) p[i * stride] = Convert<S>(from[i]);

@@ -43,8 +43,8 @@ const char* Run(const Kernel& kernel, Call c) {
   return kernel.run(c);
 }
 
-int64_t CountScratch(const Kernel& kernel, Call c) {
-  if (!kernel.counts_scratch) return 0;
+int64_t QueryWorkspace(const Kernel& kernel, Call c) {
+  if (!kernel.queries_workspace) return 0;
   Scratch counter = Scratch::Counter();
   c.scratch = &counter;
   kernel.run(c);

@@ -21,22 +21,22 @@ namespace slipway::kernels {
 struct Kernel;
 struct Product;
 
-// What an operand of a kernel may be where it is a packed weight (products/panels.h).
+// What an operand of a kernel may be where it is a packed weight (gemm/packing.h).
 enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles, kFilters, kTaps };
 
 // One operation of a chain (elementwise/chain.h).
 struct ChainOp {
-  static constexpr int kMostInputs = 3;
+  static constexpr int kMaxInputs = 3;
   const Kernel* kernel = nullptr;  // has a row function
   DType compute = DType::kF32;     // as Call::compute
   DType result = DType::kF32;      // what the result is rounded to
   int8_t inputs = 0;
   int8_t output = -1;            // which of the step's results it is; -1: none
-  int16_t in[kMostInputs] = {};  // operands: of the step, or ~k: the result of operation k, which is before this one
+  int16_t in[kMaxInputs] = {};   // operands: of the step, or ~k: the result of operation k, which is before this one
   int16_t slot = 0;              // where the result is kept while the others run: those of dead ones are taken again
   int32_t ints = 0, floats = 0;  // how many of the step's numbers are its own; they come in the order of operations
 };
-inline constexpr int kMostChainOps = 24, kMostChainTensors = 32;
+inline constexpr int kMaxChainOps = 24, kMaxChainTensors = 32;
 
 // One call of a kernel. Results are allocated by the caller with the right sizes and never overlap operands, except
 // where a kernel is elementwise or overwrites the operand, which is the very same view.
@@ -84,8 +84,8 @@ struct Kernel {
   const void* user = nullptr;  // what `run` finds in its call
   // `run` may be called with a scratch that counts, and tensors that have sizes but no memory: it returns after its
   // allocations.
-  bool counts_scratch = false;
-  // Of products of matrices (products/product.h): what the call is, with `rows` rows in place of its own where that is
+  bool queries_workspace = false;
+  // Of products of matrices (gemm/product.h): what the call is, with `rows` rows in place of its own where that is
   // not 0. Tensors may have no memory; all have elements. False where the operands do not agree.
   bool (*product)(const Call& c, int64_t rows, Product* p) = nullptr;
   int8_t ints = 0, reals = 0;  // numbers that its attributes are, all of them
@@ -117,7 +117,7 @@ const char* Run(const Kernel& kernel, Call c);
 // How many bytes of scratch memory the kernel is going to take for such a call, by its sizes, strides, attributes and
 // workers; 0 where its row does not say that it counts. There is no data yet, and operands need not be what the kernel
 // asks for; all have elements, at most 2^40.
-int64_t CountScratch(const Kernel& kernel, Call c);
+int64_t QueryWorkspace(const Kernel& kernel, Call c);
 
 // Null when there is none of that name.
 const Kernel* FindKernel(std::string_view name);

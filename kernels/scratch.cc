@@ -11,7 +11,7 @@ void Scratch::Free::operator()(char* p) const { std::free(p); }
 
 char* Scratch::Grow(int64_t bytes) {
   if (counting_) {
-    if (__builtin_add_overflow(taken_, bytes, &taken_)) taken_ = kMost;
+    if (__builtin_add_overflow(taken_, bytes, &taken_)) taken_ = kLimit;
     peak_ = std::max(peak_, taken_);
     return reinterpret_cast<char*>(uintptr_t{64});  // aligned, and not mapped
   }
@@ -21,8 +21,8 @@ char* Scratch::Grow(int64_t bytes) {
     at_ = c.memory.get() + bytes, left_ = c.bytes - bytes;
     return c.memory.get();
   }
-  constexpr int64_t kLeast = int64_t{64} << 10;
-  const int64_t size = std::max(bytes, kLeast);
+  constexpr int64_t kMinimum = int64_t{64} << 10;
+  const int64_t size = std::max(bytes, kMinimum);
   if (size > int64_t{1} << 62) throw std::bad_alloc();
   chunks_.reserve(chunks_.size() + 1);
   char* p = static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(size)));

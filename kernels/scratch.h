@@ -3,8 +3,8 @@
 // kept from call to call: a run in the steady state asks the system for nothing.
 //
 // How much a call takes is found by running the same code on a scratch that counts. Such a scratch gives out addresses
-// that must not be used, and adds up the bytes; a kernel whose row says so (Kernel::counts_scratch) does its
-// allocations and returns where scratch.counting(). What it takes beyond the count is no error, only memory that was
+// that must not be used, and adds up the bytes; a kernel whose row says so (Kernel::queries_workspace) does its
+// allocations and returns where scratch.querying(). What it takes beyond the count is no error, only memory that was
 // not planned.
 #ifndef SLIPWAY_KERNELS_SCRATCH_H_
 #define SLIPWAY_KERNELS_SCRATCH_H_
@@ -33,7 +33,7 @@ class Scratch {
   Scratch(Scratch&&) = default;
   Scratch& operator=(Scratch&&) = default;
 
-  bool counting() const { return counting_; }
+  bool querying() const { return counting_; }
   // Of one that counts: the most bytes that were taken at a time; the largest number where that does not fit.
   int64_t counted() const { return peak_; }
 
@@ -44,7 +44,7 @@ class Scratch {
     int64_t bytes;
     if (__builtin_mul_overflow(std::max<int64_t>(n, 0), int64_t{sizeof(T)}, &bytes) ||
         __builtin_add_overflow(bytes, 63, &bytes))
-      bytes = kMost;
+      bytes = kLimit;
     bytes = bytes / 64 * 64;
     if (bytes > left_) return reinterpret_cast<T*>(Grow(bytes));
     char* const p = at_;
@@ -83,7 +83,7 @@ class Scratch {
     std::unique_ptr<char, Free> memory;
     int64_t bytes = 0;
   };
-  static constexpr int64_t kMost = INT64_MAX;
+  static constexpr int64_t kLimit = INT64_MAX;
   char* Grow(int64_t bytes);  // counts, or takes from the next chunk
 
   bool counting_ = false;
@@ -101,7 +101,7 @@ class ScratchSlots {
   // For a loop of `parts` parts, of which each takes `bytes`.
   ScratchSlots(Scratch& from, const Workers* workers, int64_t parts, int64_t bytes)
       : bytes_(std::min(bytes, INT64_MAX - 63) / 64 * 64 + (bytes % 64 != 0 ? 64 : 0)),
-        count_(workers == nullptr ? 1 : std::clamp<int64_t>(std::min<int64_t>(workers->threads, parts), 1, kMost)),
+        count_(workers == nullptr ? 1 : std::clamp<int64_t>(std::min<int64_t>(workers->threads, parts), 1, kLimit)),
         at_(from.Take<char>(__builtin_mul_overflow(bytes_, count_, &parts) ? INT64_MAX : parts)) {}
 
   int64_t count() const { return count_; }
@@ -122,7 +122,7 @@ class ScratchSlots {
   };
 
  private:
-  static constexpr int64_t kMost = 64;
+  static constexpr int64_t kLimit = 64;
   int64_t bytes_, count_;
   char* at_;
   std::atomic<uint64_t> taken_{0};  // a bit a slot
@@ -144,7 +144,7 @@ void ParallelFor(Scratch& scratch, const Workers* workers, int64_t n, int64_t gr
     bytes = std::max(bytes, counter.counted());
   }
   ScratchSlots slots(scratch, workers, parts.parts, bytes);
-  if (scratch.counting()) return;
+  if (scratch.querying()) return;
   ParallelFor(workers, n, grain, [&](int64_t begin, int64_t end) {
     ScratchSlots::Slot slot(slots, slots.count() * begin / n);
     f(begin, end, static_cast<Scratch&>(slot));

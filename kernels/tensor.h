@@ -44,8 +44,8 @@ constexpr DType ComputeType(DType t) {
 
 inline constexpr int kMaxRank = 16;
 
-// How a matrix lies packed (panels.h).
-enum class Packing : uint8_t { kNone, kPanels, kQuads, kNibbles, kUnsignedNibbles, kFilters, kTaps };
+// How a matrix is packed (gemm/packing.h).
+enum class Packing : uint8_t { kNone, kNr16, kNr16K4, kNr16Int4, kNr16UInt4, kConvFilters, kTransposedConvFilters };
 
 // A view of memory, which it does not own. Sizes and strides are in elements; strides may be 0 (expanded) or negative
 // (flipped). Every element of a view lies in the memory behind it: its maker has checked that.

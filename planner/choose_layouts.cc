@@ -21,10 +21,10 @@
 namespace slipway::planner {
 namespace {
 
-constexpr int64_t kSide = 14;        // of an image whose size is not known
-constexpr double kLaying = 16;       // multiplications in whose time an element is laid out anew
-constexpr double kLayingNear = 5;    // the same where it stays in the cache
-constexpr int64_t kFewChannels = 4;  // convolutions read planes of so few as they are
+constexpr int64_t kSide = 14;            // of an image whose size is not known
+constexpr double kLaying = 16;           // multiplications in whose time an element is laid out anew
+constexpr double kLayingNear = 5;        // the same where it stays in the cache
+constexpr int64_t kMaxNchwChannels = 4;  // convolutions read planes of so few as they are
 
 bool IsImage(const ir::Value* v) {
   return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) &&
@@ -104,7 +104,7 @@ std::optional<double> GainOf(const ir::Node& n) {
     sizes.push_back(*size);
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
-  if (transposed && sizes[1] < kernels::LeastTransposedOuts(/*planes=*/false)) return std::nullopt;
+  if (transposed && sizes[1] < kernels::MinTransposedOutputChannels(/*planes=*/false)) return std::nullopt;
   // Over planes, bands are laid out anew, near, and back.
   if (transposed) return kLayingNear * (Elements(x) + Elements(out));
   double taps = 1;
@@ -118,7 +118,7 @@ std::optional<double> GainOf(const ir::Node& n) {
   if (*groups > 1 && (sizes[1] < 64 || taps > 1)) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
   if (taps == 1) return work * 0.1;
   // Patches beside each other have no neighbours in common: rows of them are read where they lie.
-  if (sizes[1] <= kFewChannels && rank == 4 && sizes[2] == stride[0] && sizes[3] == stride[1]) return work * 0.1;
+  if (sizes[1] <= kMaxNchwChannels && rank == 4 && sizes[2] == stride[0] && sizes[3] == stride[1]) return work * 0.1;
   if (rank == 3) return sizes[1] >= 16 ? work * 0.1 : 0;  // the taps of a result lie together
   if (sizes[2] == 3 && sizes[3] == 3 && !other(stride) && !other(dilation) && sizes[1] >= 16) return work * 0.2;
   return sizes[1] >= 16 ? work * 0.35 : 0;
@@ -162,7 +162,7 @@ void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* las
   for (const ir::Value* v : regions.images()) {
     bool leaves = g.IsOutput(v);
     for (const ir::Node* user : v->users()) leaves = leaves || (IsConvolution(*user) && !GainOf(*user));
-    const bool comes = !made.contains(v) && v->sizes()[1].constant().value_or(kFewChannels + 1) > kFewChannels;
+    const bool comes = !made.contains(v) && v->sizes()[1].constant().value_or(kMaxNchwChannels + 1) > kMaxNchwChannels;
     if (comes || leaves) regions.Gain(v, -kLaying * Elements(v));
   }
   for (const ir::Node* n : convolutions)

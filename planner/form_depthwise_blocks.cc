@@ -9,9 +9,9 @@
 
 #include "base/text.h"
 #include "kernels/attributes.h"
-#include "kernels/check.h"
-#include "kernels/conv/conv_last.h"
+#include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/depthwise_block.h"
+#include "kernels/validate.h"
 #include "planner/fuse.h"
 #include "planner/plan_uses.h"
 
@@ -28,8 +28,8 @@ using kernels::View;
 
 // Elements of the image between: of fewer, the second-level cache has a part still when the next convolution reads
 // them.
-constexpr int64_t kLeastBetween = 200 << 10;
-constexpr int64_t kLeastRows = 16;  // of the result: threads share them
+constexpr int64_t kMinIntermediateElements = 200 << 10;
+constexpr int64_t kMinRows = 16;  // of the result: threads share them
 
 class Former {
  public:
@@ -87,7 +87,7 @@ class Former {
     for (int i = 0; i < n; ++i) convs_[i] = ReadConv(plan_.steps[i]);
     for (int i = 0; i < n; ++i) {
       const int j = Reader(i);
-      if (j < 0 || convs_[i]->out.numel() < kLeastBetween) continue;
+      if (j < 0 || convs_[i]->out.numel() < kMinIntermediateElements) continue;
       if (IsDepthwise(i) != IsDepthwise(j)) edges_.push_back({i, j, IsDepthwise(j), convs_[i]->out.numel()});
     }
     std::stable_sort(edges_.begin(), edges_.end(),
@@ -177,7 +177,7 @@ class Former {
     block.depthwise.w = convs_[d]->w, block.shape = ShapeOf(convs_[d]->attributes.conv);
     if (m.before >= 0) block.before = {convs_[m.before]->w, {}};
     if (m.after >= 0) block.after = {convs_[m.after]->w, {}};
-    if (out.rank != 5 || out.sizes[3] < kLeastRows || !kernels::TakesDepthwiseBlock(x, block, out)) return false;
+    if (out.rank != 5 || out.sizes[3] < kMinRows || !kernels::CanUseDepthwiseBlock(x, block, out)) return false;
     for (int k = first; k <= end; ++k)
       if (plan_.steps[k].kind != Step::kKernel) return false;
     for (const Step& jump : plan_.steps)

@@ -71,7 +71,7 @@ class Fuser {
 
   bool Fits(int i) const {
     const Step& s = plan_.steps[i];
-    if (s.kind != Step::kKernel || s.outputs != 1 || s.inputs < 1 || s.inputs > ChainOp::kMostInputs) return false;
+    if (s.kind != Step::kKernel || s.outputs != 1 || s.inputs < 1 || s.inputs > ChainOp::kMaxInputs) return false;
     if (!s.kernel->row && s.kernel->name != "copy") return false;
     for (int k = 0; k < s.inputs; ++k)
       if (!SameDims(In(i, k), Out(i), 1)) return false;
@@ -95,7 +95,7 @@ class Fuser {
     if (!SameDims(Out(all[0]), Out(i), 1) || i - all[0] > kFarthest) return;
     all.insert(all.end(), groups_[group_[i]].begin(), groups_[group_[i]].end());
     std::sort(all.begin(), all.end());
-    if (all.size() > kernels::kMostChainOps) return;
+    if (all.size() > kernels::kMaxChainOps) return;
     auto member = [&](int s) { return std::binary_search(all.begin(), all.end(), s); };
     for (int m : all)
       for (int s = m + 1; s < i; ++s)
@@ -114,7 +114,7 @@ class Fuser {
       for (int k = 0; k < plan_.steps[m].inputs; ++k)
         if (GiverOf(m, k, all) < 0) AddOperand(In(m, k), operands);
     }
-    if (operands.size() + static_cast<size_t>(results) > kernels::kMostChainTensors) return;
+    if (operands.size() + static_cast<size_t>(results) > kernels::kMaxChainTensors) return;
     const int old = group_[i];
     for (int m : groups_[g]) group_[m] = old;
     groups_[g].clear();

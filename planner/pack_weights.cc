@@ -10,7 +10,7 @@ namespace {
 
 // Narrower ones gain little and are filled up by much. Those of f32 gain where rows are many, whose last vector of
 // columns has loops of its own.
-constexpr int64_t kLeastColumns = 2 * kernels::kPanel, kLeastFloatColumns = 4;
+constexpr int64_t kMinColumns = 2 * kernels::kPanel, kMinFloatColumns = 4;
 
 }  // namespace
 
@@ -34,17 +34,17 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
       if (place == place_of.end()) continue;
       Use& use = uses[place->second];
       kernels::WeightMatrix m;
-      auto takes = [&](kernels::Packing packing) { return kernels::TakesPacked(plan, s, k, packing, &m); };
-      use.nibbles = use.nibbles && takes(kernels::Packing::kNibbles);
-      use.quads = use.quads && takes(kernels::Packing::kQuads);
-      use.panels = use.panels && takes(kernels::Packing::kPanels);
-      use.filters = use.filters && takes(kernels::Packing::kFilters);
-      use.taps = use.taps && takes(kernels::Packing::kTaps);
+      auto takes = [&](kernels::Packing packing) { return kernels::CanUsePacked(plan, s, k, packing, &m); };
+      use.nibbles = use.nibbles && takes(kernels::Packing::kNr16Int4);
+      use.quads = use.quads && takes(kernels::Packing::kNr16K4);
+      use.panels = use.panels && takes(kernels::Packing::kNr16);
+      use.filters = use.filters && takes(kernels::Packing::kConvFilters);
+      use.taps = use.taps && takes(kernels::Packing::kTransposedConvFilters);
       use.good = use.good && (use.quads || use.panels || use.filters || use.taps);
-      m.packing = kernels::Packing::kPanels;
+      m.packing = kernels::Packing::kNr16;
       use.good =
           use.good &&
-          (use.filters || use.taps || m.n >= (m.dtype == kernels::DType::kF32 ? kLeastFloatColumns : kLeastColumns)) &&
+          (use.filters || use.taps || m.n >= (m.dtype == kernels::DType::kF32 ? kMinFloatColumns : kMinColumns)) &&
           (!use.any || m == use.matrix);
       use.matrix = m;
       use.any = true;
@@ -53,12 +53,12 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
     const Use& use = uses[place_of[w.buffer]];
     if (!use.any || !use.good) continue;
     w.packed = use.matrix;
-    w.packed->packing = use.filters  ? kernels::Packing::kFilters
-                        : use.taps   ? kernels::Packing::kTaps
-                        : use.panels ? kernels::Packing::kPanels
-                                     : kernels::Packing::kQuads;
+    w.packed->packing = use.filters  ? kernels::Packing::kConvFilters
+                        : use.taps   ? kernels::Packing::kTransposedConvFilters
+                        : use.panels ? kernels::Packing::kNr16
+                                     : kernels::Packing::kNr16K4;
     if (!use.nibbles) continue;
-    for (kernels::Packing packing : {kernels::Packing::kUnsignedNibbles, kernels::Packing::kNibbles})
+    for (kernels::Packing packing : {kernels::Packing::kNr16UInt4, kernels::Packing::kNr16Int4})
       if (kernels::FitsPacking(plan.buffers[w.buffer].constant, use.matrix.dtype, use.matrix.k * use.matrix.n, packing))
         w.packed->packing = packing;
   }

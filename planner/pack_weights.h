@@ -1,8 +1,8 @@
-// Which weights a native library holds packed (kernels/products/panels.h).
+// Which weights a native library holds packed (kernels/gemm/packing.h).
 #ifndef SLIPWAY_PLANNER_PACK_WEIGHTS_H_
 #define SLIPWAY_PLANNER_PACK_WEIGHTS_H_
 
-#include "kernels/products/panels.h"
+#include "kernels/gemm/packing.h"
 #include "planner/planner.h"
 
 namespace slipway::planner {

@@ -1,4 +1,4 @@
-// Quantized products: linear with a matrix of small integers (kernels/products/quant_linear.h), which decomposes where
+// Quantized products: linear with a matrix of small integers (kernels/gemm/dequant_linear.h), which decomposes where
 // the kernel does not take it, and products of integers. Everything else about quantization is arithmetic
 // (passes/decompose_quant.cc).
 #include "base/text.h"
@@ -8,7 +8,7 @@ namespace slipway::planner {
 namespace {
 
 // Groups of fewer rows than these gain nothing.
-constexpr int64_t kLeastGroup = 8;
+constexpr int64_t kMinGroup = 8;
 
 bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
 bool IsKernelFloat(DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); }
@@ -47,7 +47,7 @@ void QuantizedLinear(PlanContext& c) {
   const Dim n = q.sizes[0];
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
   if (!k || !groups || *groups < 1 || *k < 1 || *k % *groups != 0) return c.Unsupported("groups of other sizes");
-  if (*groups > 1 && *k / *groups < kLeastGroup) return c.Unsupported("small groups");
+  if (*groups > 1 && *k / *groups < kMinGroup) return c.Unsupported("small groups");
   if (zero) c.RequireEqual(zero.sizes[1], *groups, "zero points and scales do not agree");
   c.RequireEqual(x.sizes.back(), *k, "the sizes do not agree");
   Operand out = c.Result();
@@ -79,7 +79,7 @@ void IntegerLinear(PlanContext& c) {
     return c.Unsupported("operands of these types");
   const Dim n = q.sizes[0];
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
-  if (!k || !groups || *k < 1 || *k > kernels::kMostIntegerTerms || *groups < 1 || *k % *groups != 0 ||
+  if (!k || !groups || *k < 1 || *k > kernels::kMaxIntegerTerms || *groups < 1 || *k % *groups != 0 ||
       (*groups > 1 && (*k / *groups % 8 != 0 || rounded != DType::kFloat32)))
     return c.Unsupported("groups of other sizes");
   if (zero) c.RequireEqual(zero.sizes[1], *groups, "zero points and scales do not agree");

@@ -215,7 +215,7 @@ std::vector<Operand> Tensors(PlanContext& c) {
 // The longest concatenation that begins with all parts of `n`, in their order: `n` where there is none longer. Blocks
 // that join what all their layers gave, again for each layer, are many that begin alike.
 const ir::Node& LongestOf(const ir::Node& n) {
-  constexpr size_t kMostUsers = 256;
+  constexpr size_t kMaxUsers = 256;
   const ir::Node* longest = &n;
   auto parts_of = [](const ir::Node& m) {
     std::vector<const ir::Value*> parts;
@@ -223,7 +223,7 @@ const ir::Node& LongestOf(const ir::Node& n) {
     return parts;
   };
   const std::vector<const ir::Value*> own = parts_of(n);
-  if (own.empty() || own[0]->users().size() > kMostUsers) return n;
+  if (own.empty() || own[0]->users().size() > kMaxUsers) return n;
   size_t most = own.size();
   auto dim_of = [](const ir::Node& m) { return ir::ArgReader(m).i("dim"); };
   const int64_t dim = dim_of(n);

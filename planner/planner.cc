@@ -132,8 +132,8 @@ absl::Status AddStates(const ir::Program& p, std::vector<Kept>& kept, InputBinde
     b.out().inputs.push_back({t, k.name});
     k.room.assign(t.sizes.begin(), t.sizes.end());
     if (k.growing) {
-      constexpr int64_t kMostRoom = int64_t{1} << 40;
-      k.room[k.growing->dim] = b.NewSymbol({0, kMostRoom});
+      constexpr int64_t kMaxRoom = int64_t{1} << 40;
+      k.room[k.growing->dim] = b.NewSymbol({0, kMaxRoom});
       binder.Add(state.input, k.growing->dim, k.room[k.growing->dim]);
       state.dim = k.growing->dim;
       state.length = static_cast<int>(plan.inputs.size());

@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "ir/graph.h"
 #include "kernels/executor/plan.h"
-#include "kernels/products/panels.h"
+#include "kernels/gemm/packing.h"
 #include "passes/refusals.h"
 #include "planner/evaluator.h"
 

@@ -207,8 +207,8 @@ class PlanContext : public ir::ArgReader {
   void Account(Dim a, Dim b);
   // A number by which places move (an offset, a padding): bounded, so that sums with sizes do not overflow.
   int64_t Shift(int64_t v) {
-    constexpr int64_t kMost = int64_t{1} << 48;
-    if (v < -kMost || v > kMost) Fail("a number is out of range");
+    constexpr int64_t kLimit = int64_t{1} << 48;
+    if (v < -kLimit || v > kLimit) Fail("a number is out of range");
     return ok() ? v : 0;
   }
   // Of an elementwise operator it lies as the images do that it is made of (ChooseLayouts).

@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<ir::TensorRef>> Runner::Run(absl::Span<const ir::Tens
   std::vector<std::string> out(plan().outputs.size());
   std::vector<std::vector<int64_t>> sizes(out.size());
   const auto begin = std::chrono::steady_clock::now();
-  const kernels::Failure failure = context_->Run(in, [&](int32_t slot, const kernels::Tensor& shape) -> void* {
+  const kernels::Error failure = context_->Run(in, [&](int32_t slot, const kernels::Tensor& shape) -> void* {
     sizes[slot].assign(shape.sizes, shape.sizes + shape.rank);
     out[slot].resize(static_cast<size_t>(shape.numel()) * kernels::ByteSize(shape.dtype));
     return out[slot].data();
@@ -58,8 +58,8 @@ absl::StatusOr<std::vector<ir::TensorRef>> Runner::Run(absl::Span<const ir::Tens
   if (failure) {
     std::string what = failure.text;
     if (failure.step >= 0) what = text::StrCat(planned_.origins[plan().steps[failure.step].origin], ": ", what);
-    if (failure.kind == kernels::Failure::kMemory) return absl::ResourceExhaustedError(what);
-    if (failure.kind == kernels::Failure::kPlan) return absl::InternalError(what);
+    if (failure.kind == kernels::Error::kMemory) return absl::ResourceExhaustedError(what);
+    if (failure.kind == kernels::Error::kPlan) return absl::InternalError(what);
     return absl::InvalidArgumentError(what);
   }
   std::vector<ir::TensorRef> tensors;

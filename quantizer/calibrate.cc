@@ -9,7 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "kernels/products/gemm_fast.h"
+#include "kernels/gemm/gemm.h"
 #include "quantizer/methods/methods.h"
 
 namespace slipway::quantizer {
@@ -151,14 +151,14 @@ void LayerStatistics::AddToHessian(const kernels::Workers* workers) {
   const int64_t rows = static_cast<int64_t>(pending_.size()) / k_;
   kernels::Scratch scratch;
   for (int64_t i = 0; i < k_; i += kBlock) {
-    kernels::GemmCall g;
+    kernels::GemmParams g;
     g.m = std::min(kBlock, k_ - i), g.n = k_ - i, g.k = rows;
     g.a = {pending_.data() + i, kernels::DType::kF32, 1, k_};
     g.b = {pending_.data() + i, kernels::DType::kF32, k_, 1};
     g.c = hessian_.data() + i * k_ + i;
-    g.c_row = k_;
+    g.c_stride = k_;
     g.accumulate = true;
-    kernels::FastGemm(g, workers, scratch);
+    kernels::GemmF32(g, workers, scratch);
   }
   pending_.clear();
 }

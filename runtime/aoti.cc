@@ -20,7 +20,7 @@
 
 using slipway::kernels::Constant;
 using slipway::kernels::DType;
-using slipway::kernels::Failure;
+using slipway::kernels::Error;
 using slipway::kernels::ScalarTypeOf;
 using slipway::kernels::Tensor;
 using slipway::runtime::ConstantValue;
@@ -259,7 +259,7 @@ void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outpu
   }
   Handles results;
   results.list().resize(about.plan.outputs.size());
-  const Failure failure = c.model->Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
+  const Error failure = c.model->Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
     AtenTensor& h = results.list()[slot];
     if (h) TheTorch().delete_tensor(h);
     h = Empty(shape);

@@ -16,7 +16,7 @@
 
 using slipway::kernels::DlpackTypeOf;
 using slipway::kernels::DType;
-using slipway::kernels::Failure;
+using slipway::kernels::Error;
 using slipway::kernels::Tensor;
 using slipway::runtime::Model;
 
@@ -125,17 +125,17 @@ int TakeAll(const Model& m, const DLTensor* const* inputs, size_t count, std::ve
   return SLIPWAY_MODEL_OK;
 }
 
-int Report(const Failure& f) {
+int Report(const Error& f) {
   switch (f.kind) {
-    case Failure::kNone: return SLIPWAY_MODEL_OK;
-    case Failure::kMemory: return Fail(SLIPWAY_MODEL_NO_MEMORY, f.text);
-    case Failure::kPlan: return Fail(SLIPWAY_MODEL_BUG, f.text);
+    case Error::kNone: return SLIPWAY_MODEL_OK;
+    case Error::kMemory: return Fail(SLIPWAY_MODEL_NO_MEMORY, f.text);
+    case Error::kPlan: return Fail(SLIPWAY_MODEL_BUG, f.text);
     default: return Fail(SLIPWAY_MODEL_BAD_INPUT, f.text);
   }
 }
 
 constexpr size_t kAlignment = 64;
-constexpr int kMostThreads = 4096;
+constexpr int kMaxThreads = 4096;
 
 // A result with its memory behind it, which may be from the caller's functions: they are asked for no longer than the
 // result is there, the model may be closed before.
@@ -199,7 +199,7 @@ int slipway_model_open_with(slipway_model** model, const slipway_model_options* 
     auto m = std::make_unique<slipway_model>();
     slipway::runtime::ModelOptions with;
     for (size_t i = 0; options.plugins && i < options.plugin_count; ++i) with.plugins.emplace_back(options.plugins[i]);
-    if (options.threads < 0 || options.threads > kMostThreads)
+    if (options.threads < 0 || options.threads > kMaxThreads)
       return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(options.threads) + " threads");
     with.threads = options.threads;
     if (options.parallel_for)
@@ -287,7 +287,7 @@ int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t in
     std::vector<Tensor> in;
     if (int code = TakeAll(model, inputs, input_count, &in)) return code;
     std::vector<std::unique_ptr<Result>> results(output_count);
-    const Failure failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
+    const Error failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
       auto r = std::make_unique<Result>();
       const size_t bytes = static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype);
       if (!r->Allocate(bytes, m->allocator)) return nullptr;
@@ -319,7 +319,7 @@ int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size
         return Fail(SLIPWAY_MODEL_BAD_INPUT, "output " + std::to_string(i) + " is not dense");
     }
     std::string wrong;
-    const Failure failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
+    const Error failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
       const Tensor& o = out[slot];
       const bool fits =
           o.dtype == shape.dtype && o.rank == shape.rank && std::equal(o.sizes, o.sizes + o.rank, shape.sizes);
@@ -335,7 +335,7 @@ int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size
 }
 
 int slipway_model_set_threads(slipway_model* m, int threads) {
-  if (threads < 0 || threads > kMostThreads) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(threads) + " threads");
+  if (threads < 0 || threads > kMaxThreads) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(threads) + " threads");
   return Guard([&] {
     m->model->SetThreads(threads);
     return static_cast<int>(SLIPWAY_MODEL_OK);
@@ -392,7 +392,7 @@ int slipway_model_get_state(slipway_model* m, size_t i, DLManagedTensorVersioned
   *out = nullptr;
   return Guard([&]() -> int {
     auto r = std::make_unique<Result>();
-    const Failure failure = m->model->GetState(i, [&](const Tensor& shape) -> void* {
+    const Error failure = m->model->GetState(i, [&](const Tensor& shape) -> void* {
       if (!r->Allocate(static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype), m->allocator))
         return nullptr;
       r->Describe(shape);

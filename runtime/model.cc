@@ -16,7 +16,7 @@ extern const unsigned char slipway_payload[] __attribute__((visibility("hidden")
 namespace slipway::runtime {
 
 using kernels::Constant;
-using kernels::Failure;
+using kernels::Error;
 
 namespace {
 
@@ -109,13 +109,13 @@ std::unique_ptr<Model> Model::Open(ModelOptions options, std::string* why) {
   return model;
 }
 
-Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
+Error Model::Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
   return plan().states.empty() ? RunOnce(inputs, allocate) : RunWithStates(inputs, allocate);
 }
 
-Failure Model::RunOnce(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
+Error Model::RunOnce(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
   Runner runner = Take();
-  Failure failure = runner.context->Run(inputs, allocate);
+  Error failure = runner.context->Run(inputs, allocate);
   if (failure.step >= 0) failure.text = about_.origins[plan().steps[failure.step].origin].op + ": " + failure.text;
   Return(std::move(runner));
   return failure;

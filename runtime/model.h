@@ -45,16 +45,16 @@ class Model {
   const kernels::Plan& plan() const { return about_.plan; }
 
   // Thread-safe. As Context::Run; the failure's text names the operator.
-  kernels::Failure Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+  kernels::Error Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
 
   // Thread-safe, as everything here: runs of a model with states wait for each other, and so do these. States grow
   // while it runs; what a run that failed on its way left in a state of fixed size is of no use: runs are refused until
   // it is reset.
-  kernels::Failure ResetState();
+  kernels::Error ResetState();
   int64_t StateLength(size_t i);  // -1: it does not grow
-  kernels::Failure TruncateState(int64_t length);
-  kernels::Failure GetState(size_t i, const std::function<void*(const kernels::Tensor& shape)>& allocate);
-  kernels::Failure SetState(size_t i, const kernels::Tensor& value);
+  kernels::Error TruncateState(int64_t length);
+  kernels::Error GetState(size_t i, const std::function<void*(const kernels::Tensor& shape)>& allocate);
+  kernels::Error SetState(size_t i, const kernels::Tensor& value);
 
   // Replaces values of constants, in those that runs use or, with `inactive`, in a second set that Swap() makes the
   // first. What is not named stays; with `full` every named constant must be. "" or what is wrong, and then nothing has
@@ -109,9 +109,9 @@ class Model {
   explicit Model(ModelOptions options);
   Runner Take();
   void Return(Runner runner);
-  kernels::Failure RunOnce(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
-  kernels::Failure RunWithStates(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
-  kernels::Failure FirstState();
+  kernels::Error RunOnce(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+  kernels::Error RunWithStates(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+  kernels::Error FirstState();
   bool AllocateState(Held* held, kernels::Tensor shape);
   void FreeState(Held& held);
   bool Reserve(size_t i, int64_t length);

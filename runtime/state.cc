@@ -5,12 +5,12 @@
 #include <cstring>
 #include <new>
 
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
 #include "runtime/model.h"
 
 namespace slipway::runtime {
 
-using kernels::Failure;
+using kernels::Error;
 using kernels::State;
 using kernels::Tensor;
 
@@ -34,7 +34,7 @@ void CopyRows(const Tensor& from, const Tensor& to, int dim, int64_t length) {
                 static_cast<const char*>(from.data) + i * row * from.sizes[dim], static_cast<size_t>(row * length));
 }
 
-Failure NoMemory() { return {Failure::kMemory, "out of memory for the state", -1}; }
+Error NoMemory() { return {Error::kMemory, "out of memory for the state", -1}; }
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void Model::FreeState(Held& held) {
 }
 
 // Makes the states as they are in the beginning, where they have not been made.
-Failure Model::FirstState() {
+Error Model::FirstState() {
   if (!states_.empty()) return {};
   const kernels::Plan& p = plan();
   std::vector<Held> made(p.states.size());
@@ -107,11 +107,11 @@ bool Model::Reserve(size_t i, int64_t length) {
   return true;
 }
 
-Failure Model::RunWithStates(std::span<const Tensor> inputs, const kernels::AllocateOutput& allocate) {
+Error Model::RunWithStates(std::span<const Tensor> inputs, const kernels::AllocateOutput& allocate) {
   std::lock_guard lock(state_mutex_);
   const kernels::Plan& p = plan();
-  if (damaged_) return {Failure::kInput, "a run that failed has left the state in between: reset it", -1};
-  if (Failure f = FirstState()) return f;
+  if (damaged_) return {Error::kInput, "a run that failed has left the state in between: reset it", -1};
+  if (Error f = FirstState()) return f;
   std::vector<Tensor> all(inputs.begin(), inputs.end());
   all.resize(p.inputs.size());
   std::vector<int64_t> lengths(states_.size()), after(states_.size());
@@ -127,7 +127,7 @@ Failure Model::RunWithStates(std::span<const Tensor> inputs, const kernels::Allo
   };
   add_states();
   Runner runner = Take();
-  Failure failure = runner.context->LengthsAfter(all, after);
+  Error failure = runner.context->LengthsAfter(all, after);
   for (size_t i = 0; i < states_.size() && !failure; ++i)
     if (after[i] >= 0 && !Reserve(i, std::max(after[i], states_[i].length))) failure = NoMemory();
   if (!failure) {
@@ -145,7 +145,7 @@ Failure Model::RunWithStates(std::span<const Tensor> inputs, const kernels::Allo
   return failure;
 }
 
-Failure Model::ResetState() {
+Error Model::ResetState() {
   std::lock_guard lock(state_mutex_);
   for (Held& held : states_) FreeState(held);
   states_.clear();
@@ -159,13 +159,13 @@ int64_t Model::StateLength(size_t i) {
   return states_.empty() ? 0 : states_[i].length;
 }
 
-Failure Model::TruncateState(int64_t length) {
+Error Model::TruncateState(int64_t length) {
   std::lock_guard lock(state_mutex_);
-  if (Failure f = FirstState()) return f;
+  if (Error f = FirstState()) return f;
   const kernels::Plan& p = plan();
   for (size_t i = 0; i < states_.size(); ++i)
     if (p.states[i].length >= 0 && (length < 0 || length > states_[i].length))
-      return {Failure::kInput,
+      return {Error::kInput,
               "state " + p.inputs[p.states[i].input].name + " has a length of " + std::to_string(states_[i].length) +
                   ", which cannot be cut to " + std::to_string(length),
               -1};
@@ -174,10 +174,10 @@ Failure Model::TruncateState(int64_t length) {
   return {};
 }
 
-Failure Model::GetState(size_t i, const std::function<void*(const Tensor& shape)>& allocate) {
+Error Model::GetState(size_t i, const std::function<void*(const Tensor& shape)>& allocate) {
   std::lock_guard lock(state_mutex_);
-  if (i >= plan().states.size()) return {Failure::kInput, "no state " + std::to_string(i), -1};
-  if (Failure f = FirstState()) return f;
+  if (i >= plan().states.size()) return {Error::kInput, "no state " + std::to_string(i), -1};
+  if (Error f = FirstState()) return f;
   const Held& held = states_[i];
   const int dim = plan().states[i].dim;
   Tensor shape = held.tensor;
@@ -192,11 +192,11 @@ Failure Model::GetState(size_t i, const std::function<void*(const Tensor& shape)
   return {};
 }
 
-Failure Model::SetState(size_t i, const Tensor& value) {
+Error Model::SetState(size_t i, const Tensor& value) {
   std::lock_guard lock(state_mutex_);
   const kernels::Plan& p = plan();
-  if (i >= p.states.size()) return {Failure::kInput, "no state " + std::to_string(i), -1};
-  if (Failure f = FirstState()) return f;
+  if (i >= p.states.size()) return {Error::kInput, "no state " + std::to_string(i), -1};
+  if (Error f = FirstState()) return f;
   Held& held = states_[i];
   const int dim = p.states[i].dim;
   bool fits = value.dtype == held.tensor.dtype && value.rank == held.tensor.rank &&
@@ -204,7 +204,7 @@ Failure Model::SetState(size_t i, const Tensor& value) {
   for (int d = 0; d < held.tensor.rank && fits; ++d)
     fits = value.sizes[d] >= 0 && (d == dim || value.sizes[d] == held.tensor.sizes[d]);
   if (!fits)
-    return {Failure::kInput, "state " + p.inputs[p.states[i].input].name + " is of another dtype or other sizes", -1};
+    return {Error::kInput, "state " + p.inputs[p.states[i].input].name + " is of another dtype or other sizes", -1};
   if (dim >= 0) {
     held.length = 0;  // there is nothing to carry over
     if (!Reserve(i, value.sizes[dim])) return NoMemory();

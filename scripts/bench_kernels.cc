@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "kernels/convert.h"
-#include "kernels/products/gemm_fast.h"
-#include "kernels/products/panels.h"
-#include "kernels/products/quant_linear.h"
+#include "kernels/gemm/dequant_linear.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/packing.h"
 #include "kernels/registry.h"
 
 namespace {
@@ -81,14 +81,14 @@ struct Product {
     for (float& x : a) x = static_cast<float>(random() % 1000) / 500 - 1;
   }
   void Run(const Workers* workers) {
-    GemmCall g;
+    GemmParams g;
     g.m = m, g.n = n, g.k = k;
     g.a = {a.data(), DType::kF32, k, 1};
     g.b = {panels.data(), dtype, k, 0};
     g.packed = true;
-    g.c = c.data(), g.c_row = n;
+    g.c = c.data(), g.c_stride = n;
     g.bias = bias.data();
-    FastGemm(g, workers, scratch);
+    GemmF32(g, workers, scratch);
   }
 };
 
@@ -111,19 +111,19 @@ void QuantMatmul(State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = n, group = state.range(2) != 0 ? state.range(2) : k;
   std::mt19937 random(2);
   std::vector<int8_t> q(k * n);
-  for (int8_t& x : q) x = static_cast<int8_t>(kPacking == Packing::kQuads ? random() % 256 - 128 : random() % 16 - 8);
+  for (int8_t& x : q) x = static_cast<int8_t>(kPacking == Packing::kNr16K4 ? random() % 256 - 128 : random() % 16 - 8);
   std::vector<char> panels(PanelBytes(k, n, DType::kI8, kPacking));
   PackPanels({q.data(), DType::kI8, 1, k}, k, n, 0, (n - 1) / kPanel + 1, panels.data(), kPacking);
   const std::vector<float> scale(PanelBytes(k / group, n, DType::kF32) / 4, 0.01f), a(m * k, 0.5f);
   std::vector<float> c(m * n);
-  QuantCall g;
-  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = kPacking != Packing::kQuads,
-  g.b.offset = kPacking == Packing::kQuads ? -128 : -8, g.b.group = group, g.b.scale = scale.data();
-  g.m = m, g.a = a.data(), g.a_row = k, g.c = c.data(), g.c_row = n;
+  DequantGemmParams g;
+  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = kPacking != Packing::kNr16K4,
+  g.b.offset = kPacking == Packing::kNr16K4 ? -128 : -8, g.b.group = group, g.b.scale = scale.data();
+  g.m = m, g.a = a.data(), g.a_stride = k, g.c = c.data(), g.c_stride = n;
   Scratch scratch;
   for (auto _ : state) {
     scratch.Reset();
-    FastQuantProduct(g, Threads(), scratch);
+    DequantGemm(g, Threads(), scratch);
   }
   Report(state, 2.0 * static_cast<double>(m * n * k), static_cast<double>(panels.size() + scale.size() * 4));
 }
@@ -168,8 +168,8 @@ const bool kPeaks = [] {
 BENCHMARK_TEMPLATE(Matmul, DType::kF32)->Apply(Sizes);
 BENCHMARK_TEMPLATE(Matmul, DType::kBF16)->Apply(Sizes);
 BENCHMARK_TEMPLATE(Matmul, DType::kF16)->Apply(Sizes);
-BENCHMARK_TEMPLATE(QuantMatmul, Packing::kQuads)->ArgsProduct({{1, 16, 128}, {384, 4096}, {0, 32}});
-BENCHMARK_TEMPLATE(QuantMatmul, Packing::kNibbles)->ArgsProduct({{1, 16, 128}, {384, 4096}, {32}});
+BENCHMARK_TEMPLATE(QuantMatmul, Packing::kNr16K4)->ArgsProduct({{1, 16, 128}, {384, 4096}, {0, 32}});
+BENCHMARK_TEMPLATE(QuantMatmul, Packing::kNr16Int4)->ArgsProduct({{1, 16, 128}, {384, 4096}, {32}});
 BENCHMARK(Dft)->Arg(4096)->Arg(4093)->Arg(5000)->Arg(100000);
 
 }  // namespace

@@ -34,7 +34,7 @@ constexpr int64_t kPacked = 1 << 20;  // bytes packed at a time
 // What a plan file says of a packed weight.
 std::vector<int64_t> NumbersOf(const kernels::WeightMatrix& m) {
   std::vector<int64_t> n = {m.k, m.n, m.row, m.column, static_cast<int64_t>(m.packing)};
-  if (m.packing == kernels::Packing::kFilters || m.packing == kernels::Packing::kTaps)
+  if (m.packing == kernels::Packing::kConvFilters || m.packing == kernels::Packing::kTransposedConvFilters)
     n.insert(n.end(), {m.groups, m.taps});
   return n;
 }

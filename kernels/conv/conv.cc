@@ -1,25 +1,25 @@
 // Kernels `conv`, `conv_transposed` and `batch_norm` over three spatial dims. Dense f32 and narrower go through
-// conv_fast.h and conv_transposed.h; what these do not take, f64 and integers become products of matrices over patches,
+// conv_nchw.h and conv_transposed.h; what these do not take, f64 and integers become products of matrices over patches,
 // of which a chunk at a time is laid out.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
-#include "kernels/check.h"
-#include "kernels/conv/conv_depthwise.h"
-#include "kernels/conv/conv_fast.h"
-#include "kernels/conv/conv_last.h"
+#include "kernels/conv/conv_nchw.h"
+#include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/conv_transposed.h"
-#include "kernels/conv/dense_floats.h"
+#include "kernels/conv/dense_f32.h"
 #include "kernels/conv/depthwise_block.h"
+#include "kernels/conv/depthwise_nchw.h"
 #include "kernels/conv/filters.h"
 #include "kernels/convert.h"
-#include "kernels/products/gemm.h"
-#include "kernels/products/product.h"
+#include "kernels/gemm/product.h"
+#include "kernels/gemm/reference_gemm.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -30,11 +30,11 @@ bool OfRankFive(const Call& c) {
   return c.in.size() > 1 && c.in[0].rank == 5 && c.in[1].rank == 5 && c.out[0].rank == 5;
 }
 bool InRange(const ConvAttributes<>& a) {
-  constexpr int64_t kMost = int64_t{1} << 40;
+  constexpr int64_t kLimit = int64_t{1} << 40;
   bool fits = a.groups > 0;
   for (int d = 0; d < kSpatial; ++d)
-    fits = fits && a.stride[d] > 0 && a.stride[d] < kMost && a.dilation[d] > 0 && a.dilation[d] < kMost &&
-           a.padding[d] > -kMost && a.padding[d] < kMost;
+    fits = fits && a.stride[d] > 0 && a.stride[d] < kLimit && a.dilation[d] > 0 && a.dilation[d] < kLimit &&
+           a.padding[d] > -kLimit && a.padding[d] < kLimit;
   return fits;
 }
 // Whether the operands' sizes agree.
@@ -69,7 +69,7 @@ std::vector<T> Dense(const Tensor& t, DType as) {
 // The same in scratch memory.
 float* DenseIn(Scratch& scratch, const Tensor& t, DType as) {
   float* const to = scratch.Take<float>(t.numel());
-  if (!scratch.counting()) Dense<float>(t, as, to);
+  if (!scratch.querying()) Dense<float>(t, as, to);
   return to;
 }
 
@@ -101,41 +101,41 @@ bool IsPerChannel(const Tensor& t, int64_t channels) {
 // What a batch norm in inference does of channel values: x · scale + shift. Operands from in[first] on: its weight, its
 // bias (those that `parts` has), mean, variance. False where they are not vectors of so many channels.
 struct ChannelNorm {
-  float *scale = nullptr, *shift = nullptr;
+  float *scale = nullptr, *bias = nullptr;
   bool Read(const Call& c, size_t first, int64_t parts, double epsilon, int64_t channels, Scratch& scratch) {
-    scale = scratch.Take<float>(channels), shift = scratch.Take<float>(channels);
+    scale = scratch.Take<float>(channels), bias = scratch.Take<float>(channels);
     float *const mean = scratch.Take<float>(channels), *const variance = scratch.Take<float>(channels);
-    if (scratch.counting()) return true;
+    if (scratch.querying()) return true;
     std::fill_n(scale, channels, 1.0f);
-    std::fill_n(shift, channels, 0.0f);
+    std::fill_n(bias, channels, 0.0f);
     for (auto [part, to] :
-         {std::pair{kNormWeight, scale}, {kNormBias, shift}, {kNormStatistics, mean}, {kNormStatistics, variance}}) {
+         {std::pair{kNormWeight, scale}, {kNormBias, bias}, {kNormStatistics, mean}, {kNormStatistics, variance}}) {
       if ((parts & part) == 0) continue;
       if (first >= c.in.size() || !IsPerChannel(c.in[first], channels)) return false;
       const Tensor& t = c.in[first++];
       LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to);
     }
     if ((parts & kNormStatistics) == 0) return channels == 0;
-    BestIsa().conv->norm(mean, variance, epsilon, channels, scale, shift);
+    BestIsa().elementwise.batch_norm_scale_bias(mean, variance, epsilon, channels, scale, bias);
     return true;
   }
 };
 
 // The same over images with channels last, and over rows of channels.
-const char* NormLast(const Call& c, const BatchNormAttributes& a) {
+const char* NormNhwc(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   const int64_t channels = x.sizes[1];
   ChannelNorm norm;
   if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, *c.scratch)) return kSizesDiffer;
-  if (c.scratch->counting()) return nullptr;
+  if (c.scratch->querying()) return nullptr;
   const Tensor from = DropDim(x, 1), to = DropDim(out, 1);
-  const auto& pair = BestIsa().pair;
+  const auto& pair = BestIsa().elementwise.binary;
   ParallelFor(c.workers, from.numel(), std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
     Positions<2> at(to, {&from, &to}, begin);
     for (int64_t i = begin; i < end; ++i, at.Next()) {
       float* const row = reinterpret_cast<float*>(at[1]);
       pair[static_cast<int>(PairOp::kMul)](reinterpret_cast<const float*>(at[0]), norm.scale, row, channels, 0);
-      pair[static_cast<int>(PairOp::kAdd)](row, norm.shift, row, channels, 0);
+      pair[static_cast<int>(PairOp::kAdd)](row, norm.bias, row, channels, 0);
     }
   });
   return nullptr;
@@ -148,20 +148,19 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   ChannelNorm norm;
   if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) &&
       out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
-    return NormLast(c, a);
-  if (!SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||
+    return NormNhwc(c, a);
+  if (!SameSizes(x, out) || x.rank < 2 || !DenseF32::Takes(x) || !DenseF32::Takes(out) ||
       !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
     return kSizesDiffer;
   if (out.numel() == 0) return nullptr;
   const int64_t channels = x.sizes[1], planes = x.sizes[0] * channels, plane = x.numel() / planes;
-  const DenseFloats from(x, scratch);
-  DenseResult to(out, scratch);
-  if (scratch.counting()) return nullptr;
+  const DenseF32 from(x, scratch);
+  DenseF32Result to(out, scratch);
+  if (scratch.querying()) return nullptr;
   ParallelFor(c.workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
-    Finish f;
     for (int64_t p = begin; p < end; ++p) {
-      f.scale = norm.scale[p % channels], f.shift = norm.shift[p % channels];
-      BestIsa().conv->finish(from.data() + p * plane, to.data() + p * plane, plane, f);
+      const Epilogue e{.scale = norm.scale + p % channels, .bias = norm.bias + p % channels};
+      BestIsa().elementwise.epilogue(from.data() + p * plane, to.data() + p * plane, plane, e);
     }
   });
   to.Store();
@@ -174,7 +173,7 @@ size_t NormOperands(int64_t parts) { return 2 + (parts & kNormWeight ? 1 : 0) + 
 // What follows the sums of a convolution by its tail, with the operands that are there for it, from number *at on,
 // which becomes that of the first operand behind them. Null, or what is wrong.
 const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, size_t* at,
-                     ConvEpilogue* to) {
+                     Epilogue* to) {
   size_t& next = *at;
   const int64_t channels = out.sizes[1];
   if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !(out.is_contiguous() || ChannelsLast(out)))
@@ -182,15 +181,15 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
   float* bias = nullptr;
   if (a.parts & kBias) {
     if (next >= c.in.size() || !IsPerChannel(c.in[next], channels)) return kSizesDiffer;
-    to->shift = bias = DenseIn(scratch, c.in[next++], DType::kF32);
+    to->bias = bias = DenseIn(scratch, c.in[next++], DType::kF32);
   }
   if (a.parts & kNormStatistics) {
     ChannelNorm norm;
     if (!norm.Read(c, next, a.parts, a.epsilon, channels, scratch)) return kSizesDiffer;
     next += NormOperands(a.parts);
-    for (int64_t i = 0; i < channels && bias != nullptr && !scratch.counting(); ++i)
-      norm.shift[i] += bias[i] * norm.scale[i];
-    to->scale = norm.scale, to->shift = norm.shift;
+    for (int64_t i = 0; i < channels && bias != nullptr && !scratch.querying(); ++i)
+      norm.bias[i] += bias[i] * norm.scale[i];
+    to->scale = norm.scale, to->bias = norm.bias;
   }
   // A tensor that lies as the result does.
   const auto added = [&](const float** add) {
@@ -200,40 +199,40 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
     *add = c.in[next++].as<float>();
     return true;
   };
-  if ((a.parts & kAdded) && !added(&to->add)) return kSizesDiffer;
+  if ((a.parts & kAdded) && !added(&to->residual)) return kSizesDiffer;
   to->activation = a.activation;
-  to->low = static_cast<float>(a.low), to->high = static_cast<float>(a.high);
+  to->min = static_cast<float>(a.low), to->max = static_cast<float>(a.high);
   if (!a.post) return nullptr;
   if (a.post->parts < 0 || a.post->parts >= 2 * kAdded || (a.post->parts & kBias)) return kSizesDiffer;
   if (a.post->parts & kNormStatistics) {
     ChannelNorm norm;
     if (!norm.Read(c, next, a.post->parts, a.post->epsilon, channels, scratch)) return kSizesDiffer;
     next += NormOperands(a.post->parts);
-    to->post_scale = norm.scale, to->post_shift = norm.shift;
+    to->post_scale = norm.scale, to->post_bias = norm.bias;
   }
-  return (a.post->parts & kAdded) && !added(&to->post_add) ? kSizesDiffer : nullptr;
+  return (a.post->parts & kAdded) && !added(&to->post_residual) ? kSizesDiffer : nullptr;
 }
 
 // What follows the function of the epilogue, of a result that holds what precedes it.
-void ApplyPost(const Tensor& out, const ConvEpilogue& e) {
+void ApplyPost(const Tensor& out, const Epilogue& e) {
   const Tensor places = DropDim(out, 1);
   for (int64_t o = 0; o < out.sizes[1]; ++o) {
     const float scale = e.post_scale != nullptr ? e.post_scale[o] : 1,
-                shift = e.post_shift != nullptr ? e.post_shift[o] : 0;
+                bias = e.post_bias != nullptr ? e.post_bias[o] : 0;
     for (Positions<0> at(places); at; at.Next()) {
       const int64_t i = at.Offset(places) + o * out.strides[1];
       float& x = out.as<float>()[i];
-      x = x * scale + shift + (e.post_add != nullptr ? e.post_add[i] : 0);
+      x = x * scale + bias + (e.post_residual != nullptr ? e.post_residual[i] : 0);
     }
   }
 }
 
 // What follows the sums that a dense result holds.
-void FinishPlanes(const Tensor& out, const ConvEpilogue& epilogue) {
+void ApplyEpilogueNchw(const Tensor& out, const Epilogue& epilogue) {
   const int64_t channels = out.sizes[1], plane = out.sizes[2] * out.sizes[3] * out.sizes[4];
   for (int64_t p = 0; p < out.sizes[0] * channels; ++p) {
     float* const to = out.as<float>() + p * plane;
-    BestIsa().conv->finish(to, to, plane, epilogue.For(p % channels, p * plane));
+    BestIsa().elementwise.epilogue(to, to, plane, epilogue.At(p % channels, p * plane));
   }
 }
 
@@ -246,8 +245,8 @@ const char* Plain(const Call& c, const FusedConvAttributes<>& a,
   std::vector<float> weights, result(static_cast<size_t>(out.numel()));
   if (w.is_packed()) {
     weights.resize(static_cast<size_t>(w.numel()));
-    if (w.packed == Packing::kTaps)
-      UnpackTaps(w.as<float>(), w.sizes[0], w.sizes[1], w.sizes[3] * w.sizes[4], weights.data());
+    if (w.packed == Packing::kTransposedConvFilters)
+      UnpackTransposedFilters(w.as<float>(), w.sizes[0], w.sizes[1], w.sizes[3] * w.sizes[4], weights.data());
     else
       UnpackFilters(w.as<float>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, weights.data());
     in[1].data = weights.data(), in[1].packed = Packing::kNone;
@@ -278,25 +277,25 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   const int64_t out_channels = w.sizes[0], per = w.sizes[1];
   Scratch& scratch = *c.scratch;
-  ConvEpilogue epilogue;
-  if (w.is_packed() && w.packed != Packing::kFilters) return kSizesDiffer;
+  Epilogue epilogue;
+  if (w.is_packed() && w.packed != Packing::kConvFilters) return kSizesDiffer;
   if (size_t behind = 2; a.tail) {
     if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &behind, &epilogue)) return wrong;
   } else if (c.in.size() > 2) {
     if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizesDiffer;
-    if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(scratch, c.in[2], c.compute);
+    if (ComputeType(c.compute) == DType::kF32) epilogue.bias = DenseIn(scratch, c.in[2], c.compute);
   }
   if (ComputeType(c.compute) == DType::kF32) {
     const bool takes_post = ChannelsLast(out) || !epilogue.has_post();
-    if (takes_post && WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch))
+    if (takes_post && UsesConvNhwc(x, w, out) && ConvNhwc(x, w, out, ShapeOf(win), epilogue, c.workers, scratch))
       return nullptr;
-    if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.counting() ? nullptr : Plain(c, a, Conv);
+    if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.querying() ? nullptr : Plain(c, a, Conv);
     if (epilogue.has_post()) {
       // A dense result, which nothing but an odd plan has here.
       FusedConvAttributes<> without = a;
       without.tail->post.reset();
       if (const char* wrong = Conv(c, without)) return wrong;
-      if (!scratch.counting()) ApplyPost(out, epilogue);
+      if (!scratch.querying()) ApplyPost(out, epilogue);
       return nullptr;
     }
     // Views of memory are laid out first.
@@ -305,14 +304,14 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       image = DenseLike(x, DType::kF32);
       image.data = DenseIn(scratch, x, c.compute);
     }
-    if (ConvFewChannels(image, w, out, ShapeOf(win)) &&
-        ConvLast(image, w, out, ShapeOf(win), epilogue, c.workers, scratch))
+    if (CanUseDirectNchw(image, w, out, ShapeOf(win)) &&
+        ConvNhwc(image, w, out, ShapeOf(win), epilogue, c.workers, scratch))
       return nullptr;
-    if (ConvDepthwiseRows(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
-    if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
-    if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (DepthwiseNchw3x3(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (DepthwiseNchwByPanels(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (ConvNchw(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
   }
-  if (scratch.counting() || out.numel() == 0) return nullptr;  // weights without elements may claim any sizes
+  if (scratch.querying() || out.numel() == 0) return nullptr;  // weights without elements may claim any sizes
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], depth = per * taps, group_out = out_channels / win.groups;
@@ -373,7 +372,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       }
     }
   });
-  if (a.tail) FinishPlanes(out, epilogue);
+  if (a.tail) ApplyEpilogueNchw(out, epilogue);
   if (epilogue.has_post()) ApplyPost(out, epilogue);
   return nullptr;
 }
@@ -410,7 +409,8 @@ bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scra
 // channels last.
 const char* DepthwiseBlockOf(const Call& c, const DepthwiseBlockAttributes<>& a) {
   DepthwiseBlock block;
-  if (c.compute != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0]))
+  if (c.compute != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) ||
+      !CanUseDepthwiseBlock(c.in[0], block, c.out[0]))
     return kSizesDiffer;
   RunDepthwiseBlock(c.in[0], block, c.out[0], c.workers, *c.scratch);
   return nullptr;
@@ -423,21 +423,21 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
   if (!FitsTransposed(c, win)) return kSizesDiffer;
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
-  ConvEpilogue epilogue;
-  if (w.is_packed() && w.packed != Packing::kTaps) return kSizesDiffer;
+  Epilogue epilogue;
+  if (w.is_packed() && w.packed != Packing::kTransposedConvFilters) return kSizesDiffer;
   if (size_t behind = 2; a.tail) {
     if (const char* wrong = ReadTail(c, *a.tail, out, *c.scratch, &behind, &epilogue)) return wrong;
   } else if (c.in.size() > 2) {
     if (c.in[2].numel() != out_channels) return kSizesDiffer;
-    if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(*c.scratch, c.in[2], c.compute);
+    if (ComputeType(c.compute) == DType::kF32) epilogue.bias = DenseIn(*c.scratch, c.in[2], c.compute);
   }
   if (ComputeType(c.compute) == DType::kF32) {
-    if (ConvTransposedLast(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
+    if (ConvTransposedNhwc(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
     if (w.is_packed() || (a.tail && !out.is_contiguous()))
-      return c.scratch->counting() ? nullptr : Plain(c, a, ConvTransposed);
-    if (FastConvTransposed(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
+      return c.scratch->querying() ? nullptr : Plain(c, a, ConvTransposed);
+    if (ConvTransposedNchw(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
   }
-  if (c.scratch->counting() || out.numel() == 0) return nullptr;
+  if (c.scratch->querying() || out.numel() == 0) return nullptr;
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], per = in_channels / win.groups, rows = group_out * taps;
@@ -484,7 +484,7 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
       }
     }
   });
-  if (a.tail) FinishPlanes(out, epilogue);
+  if (a.tail) ApplyEpilogueNchw(out, epilogue);
   return nullptr;
 }
 
@@ -505,14 +505,14 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
         4.0 * static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}.floats());
   const char* way = nullptr;
   if (ComputeType(c.compute) == DType::kF32) {
-    if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
+    if (UsesConvNhwc(image, w, out)) way = ConvNhwcAlgorithm(image, w, out, ShapeOf(a.conv));
     if (!image.is_contiguous()) image = DenseLike(image, DType::kF32);
-    if (way == nullptr && ConvFewChannels(image, weights, out, ShapeOf(a.conv)))
-      way = ConvLastWay(image, weights, out, ShapeOf(a.conv));
-    if (way == nullptr && TakesConvDepthwiseRows(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by rows";
-    if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv)))
+    if (way == nullptr && CanUseDirectNchw(image, weights, out, ShapeOf(a.conv)))
+      way = ConvNhwcAlgorithm(image, weights, out, ShapeOf(a.conv));
+    if (way == nullptr && CanUseDepthwiseNchw3x3(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by rows";
+    if (way == nullptr && CanUseDepthwiseNchwByPanels(image, weights, out, ShapeOf(a.conv)))
       way = "depthwise, by panels of channels";
-    if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
+    if (way == nullptr) way = ConvNchwAlgorithm(image, weights, out, ShapeOf(a.conv));
   }
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
   return true;
@@ -520,7 +520,7 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
 // The sizes are those of the block as one convolution; the work is that of all.
 bool DepthwiseBlockProduct(const Call& c, const DepthwiseBlockAttributes<>& a, int64_t, Product* p) {
   DepthwiseBlock block;
-  if (!ReadBlock(c, a, nullptr, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0])) return false;
+  if (!ReadBlock(c, a, nullptr, &block) || !CanUseDepthwiseBlock(c.in[0], block, c.out[0])) return false;
   const Tensor &x = c.in[0], &out = c.out[0];
   const int result = static_cast<int>(c.in.size());
   p->batch = SizeOf(out, result, 0, 1), p->m = SizeOf(out, result, 1, 2), p->k = SizeOf(x, 0, 1, 2),
@@ -534,7 +534,7 @@ bool DepthwiseBlockProduct(const Call& c, const DepthwiseBlockAttributes<>& a, i
     p->operations += 2 * weights * static_cast<double>(image->sizes[0] * image->sizes[3] * image->sizes[4]);
     p->bytes += 4 * weights;
   }
-  p->loop = {BestIsa().name, "channels last, depthwise, in turns with the pointwise ones beside it"};
+  p->loop = {BestIsa().name, "channels last, depthwise, interleaved with the pointwise ones beside it"};
   return true;
 }
 // What is added last, where the loops over channels last take each of its elements when they store the result's.
@@ -543,8 +543,8 @@ int ConvOverwrites(const Call& c) {
   if (!ReadAttributes(c.ints, c.floats, &a) || !a.tail || !FitsConv(c, a.conv)) return -1;
   if (!((a.tail->post ? a.tail->post->parts : a.tail->parts) & kAdded)) return -1;  // of the last operand
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  if (ComputeType(c.compute) != DType::kF32 || !WantsConvLast(x, w, out) ||
-      !ConvLastOverwrites(x, w, out, ShapeOf(a.conv)))
+  if (ComputeType(c.compute) != DType::kF32 || !UsesConvNhwc(x, w, out) ||
+      !ConvNhwcWritesOnce(x, w, out, ShapeOf(a.conv)))
     return -1;
   return static_cast<int>(c.in.size()) - 1;
 }
@@ -560,10 +560,10 @@ bool TransposedProduct(const Call& c, const FusedConvAttributes<>& fused, int64_
   weights.packed = Packing::kNone;
   p->operations = Operations(*p), p->bytes = BytesOf(weights);
   if (w.is_packed())
-    p->bytes = 4.0 * static_cast<double>(w.sizes[0] * TapPanels(w.sizes[1]) * kPanel * w.sizes[3] * w.sizes[4]);
+    p->bytes = 4.0 * static_cast<double>(w.sizes[0] * PanelsPerElement(w.sizes[1]) * kPanel * w.sizes[3] * w.sizes[4]);
   const bool floats = ComputeType(c.compute) == DType::kF32;
-  const bool last = floats && TakesConvTransposedLast(x, w, out, ShapeOf(a)),
-             fast = floats && TakesConvTransposed(x, w, out, ShapeOf(a));
+  const bool last = floats && CanUseConvTransposedNhwc(x, w, out, ShapeOf(a)),
+             fast = floats && CanUseConvTransposedNchw(x, w, out, ShapeOf(a));
   p->loop = last   ? Loop{BestIsa().name, "channels last, by phases of the stride"}
             : fast ? Loop{BestIsa().name, "a product, added up by phases"}
                    : Loop{"any", "plain loops over patches"};
@@ -576,7 +576,7 @@ constexpr Kernel kKernels[] = {
     With<FusedConvAttributes<>, Conv>({.name = "conv",
                                        .inputs = 2,
                                        .packed = {Packable::kNever, Packable::kFilters},
-                                       .counts_scratch = true,
+                                       .queries_workspace = true,
                                        .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>,
                                        .pitched = true,
                                        .overwrites = ConvOverwrites}),
@@ -585,15 +585,16 @@ constexpr Kernel kKernels[] = {
          .inputs = 3,
          .packed = {Packable::kNever, Packable::kFilters, Packable::kFilters, Packable::kFilters},
          .groups_at = {0, kBlockGroups, -1, -1},
-         .counts_scratch = true,
+         .queries_workspace = true,
          .product = ProductOfCall<DepthwiseBlockAttributes<>, DepthwiseBlockProduct>}),
     With<FusedConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
                                                  .inputs = 2,
                                                  .packed = {Packable::kNever, Packable::kTaps},
-                                                 .counts_scratch = true,
+                                                 .queries_workspace = true,
                                                  .product = ProductOfCall<FusedConvAttributes<>, TransposedProduct>,
                                                  .pitched = true}),
-    With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true, .pitched = true}),
+    With<BatchNormAttributes, BatchNorm>(
+        {.name = "batch_norm", .inputs = 3, .queries_workspace = true, .pitched = true}),
 };
 
 }  // namespace

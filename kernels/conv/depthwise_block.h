@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "kernels/conv/conv_fast.h"
+#include "kernels/conv/conv_nchw.h"
 
 namespace slipway::kernels {
 
@@ -17,7 +17,7 @@ struct DepthwiseBlock {
   // which lies as the result does, or has something behind its function.
   struct Layer {
     Tensor w;
-    ConvEpilogue epilogue;
+    Epilogue epilogue;
   };
   std::optional<Layer> before, after;  // one of them at least
   Layer depthwise;
@@ -27,9 +27,9 @@ struct DepthwiseBlock {
 };
 
 // Whether the tensors and the sizes are such. Tensors may have no memory.
-bool TakesDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out);
+bool CanUseDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out);
 
-// Gives the bits that ConvLast (conv_last.h) gives for one convolution after the other. TakesDepthwiseBlock() holds.
+// Gives the bits that ConvNhwc (conv_nhwc.h) gives for one convolution after the other. CanUseDepthwiseBlock() holds.
 void RunDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out, const Workers* workers,
                        Scratch& scratch);
 

@@ -11,33 +11,36 @@ struct Columns {
   int64_t first, count;
 };
 Columns ColumnsOf(const FilterShape& f, int64_t panel) {
-  if (f.shared()) return {panel * kPanel, std::min(kPanel, f.outs - panel * kPanel)};
+  if (f.shared()) return {panel * kPanel, std::min(kPanel, f.output_channels - panel * kPanel)};
   const int64_t group = panel / f.group_panels(), in_group = panel % f.group_panels() * kPanel;
-  return {group * f.group_outs() + in_group, std::min(kPanel, f.group_outs() - in_group)};
+  return {group * f.group_output_channels() + in_group, std::min(kPanel, f.group_output_channels() - in_group)};
 }
 // Row of a panel at which tap t of channel c lies.
-int64_t RowOf(const FilterShape& f, int64_t c, int64_t t) { return f.planes() ? c * f.taps() + t : t * f.per + c; }
+int64_t RowOf(const FilterShape& f, int64_t c, int64_t t) {
+  return f.reads_nchw() ? c * f.kernel_size() + t : t * f.group_channels + c;
+}
 
 }  // namespace
 
 FilterShape FiltersOf(const WeightMatrix& m) {
-  return {.groups = m.groups, .per = m.k / m.taps, .outs = m.n, .height = 1, .width = m.taps};
+  return {.groups = m.groups, .group_channels = m.k / m.taps, .output_channels = m.n, .height = 1, .width = m.taps};
 }
 
 void PackFilters(const float* weights, const FilterShape& f, int64_t first, int64_t last, float* to) {
-  const bool in_order = f.planes() || f.per == 1 || f.taps() == 1;  // rows of a panel lie as a channel's weights do
+  const bool in_order =
+      f.reads_nchw() || f.group_channels == 1 || f.kernel_size() == 1;  // rows of a panel lie as a channel's weights do
   for (int64_t panel = first; panel < last; ++panel, to += f.depth() * kPanel) {
     const Columns columns = ColumnsOf(f, panel);
     const float* from = weights + columns.first * f.depth();
     if (columns.count < kPanel) std::fill_n(to, f.depth() * kPanel, 0.0f);
     if (in_order) {
-      BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), f.depth(), reinterpret_cast<uint32_t*>(to), kPanel,
-                          f.depth(), columns.count);
+      BestIsa().elementwise.transpose(reinterpret_cast<const uint32_t*>(from), f.depth(),
+                                      reinterpret_cast<uint32_t*>(to), kPanel, f.depth(), columns.count);
       continue;
     }
     for (int64_t j = 0; j < columns.count; ++j)
-      for (int64_t c = 0; c < f.per; ++c)
-        for (int64_t t = 0; t < f.taps(); ++t) to[RowOf(f, c, t) * kPanel + j] = *from++;
+      for (int64_t c = 0; c < f.group_channels; ++c)
+        for (int64_t t = 0; t < f.kernel_size(); ++t) to[RowOf(f, c, t) * kPanel + j] = *from++;
   }
 }
 
@@ -46,15 +49,15 @@ void UnpackFilters(const float* panels, const FilterShape& f, float* to) {
     const Columns columns = ColumnsOf(f, panel);
     float* at = to + columns.first * f.depth();
     for (int64_t j = 0; j < columns.count; ++j)
-      for (int64_t c = 0; c < f.per; ++c)
-        for (int64_t t = 0; t < f.taps(); ++t) *at++ = panels[RowOf(f, c, t) * kPanel + j];
+      for (int64_t c = 0; c < f.group_channels; ++c)
+        for (int64_t t = 0; t < f.kernel_size(); ++t) *at++ = panels[RowOf(f, c, t) * kPanel + j];
   }
 }
 
-void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last,
-              float* to) {
+void PackTransposedFilters(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first,
+                           int64_t last, float* to) {
   for (int64_t panel = first; panel < last; ++panel) {
-    const int64_t tap = panel / TapPanels(outs), o = panel % TapPanels(outs) * kPanel,
+    const int64_t tap = panel / PanelsPerElement(outs), o = panel % PanelsPerElement(outs) * kPanel,
                   count = std::min(kPanel, outs - o);
     for (int64_t c = 0; c < channels; ++c, to += kPanel) {
       const float* const from = weights + (c * outs + o) * taps + tap;
@@ -64,9 +67,9 @@ void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps
   }
 }
 
-void UnpackTaps(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to) {
-  for (int64_t panel = 0; panel < taps * TapPanels(outs); ++panel) {
-    const int64_t tap = panel / TapPanels(outs), o = panel % TapPanels(outs) * kPanel,
+void UnpackTransposedFilters(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to) {
+  for (int64_t panel = 0; panel < taps * PanelsPerElement(outs); ++panel) {
+    const int64_t tap = panel / PanelsPerElement(outs), o = panel % PanelsPerElement(outs) * kPanel,
                   count = std::min(kPanel, outs - o);
     for (int64_t c = 0; c < channels; ++c, panels += kPanel)
       for (int64_t j = 0; j < count; ++j) to[(c * outs + o + j) * taps + tap] = panels[j];

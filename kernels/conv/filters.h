@@ -1,8 +1,11 @@
-// Packed filters: the weights [o, c / groups, 1, height, width] of a convolution as the loops over images with channels
-// last read them (isa/conv.h): panels of kPanel output channels, filled up with zeros, [panel][tap][c / groups][kPanel]
-// floats. Few channels a group share panels where these hold whole groups of as many inputs as outputs (depthwise ones:
-// [panel][tap][kPanel]); else each group has panels of its own. Of images with few channels and one group rows of taps
-// are read from planes, and the order is that of the weights themselves, [panel][c][tap][kPanel].
+// Packed convolution filters, in the order in which the NHWC micro-kernels read them (isa/conv_nhwc.h).
+//
+// Filters [oc, ic / groups, 1, kh, kw] become panels of 16 output channels, filled up with zeros:
+//   [panel][kernel element][ic / groups][16]   in general; groups of as many inputs as outputs, fewer than 16 and a
+//   divisor
+//                                              of it, share panels (depthwise: [panel][kernel element][16]); other
+//                                              groups have panels of their own
+//   [panel][ic][kernel element][16]            for one group of at most 4 channels, which are read from NCHW planes
 #ifndef SLIPWAY_KERNELS_CONV_FILTERS_H_
 #define SLIPWAY_KERNELS_CONV_FILTERS_H_
 
@@ -14,16 +17,21 @@
 namespace slipway::kernels {
 
 struct FilterShape {
-  int64_t groups = 1, per = 0, outs = 0, height = 1, width = 1;  // channels of a group, output channels of all
+  int64_t groups = 1, group_channels = 0, output_channels = 0, height = 1, width = 1;
 
-  int64_t taps() const { return height * width; }
-  int64_t depth() const { return per * taps(); }  // rows of a panel
-  int64_t group_outs() const { return outs / groups; }
-  bool planes() const { return groups == 1 && per <= 4 && taps() > 1; }
-  bool shared() const { return groups > 1 && per == group_outs() && per < kPanel && kPanel % per == 0; }
-  bool depthwise() const { return per == 1 && groups == outs; }
-  int64_t group_panels() const { return (group_outs() + kPanel - 1) / kPanel; }  // where groups do not share them
-  int64_t panels() const { return shared() ? (outs + kPanel - 1) / kPanel : groups * group_panels(); }
+  int64_t kernel_size() const { return height * width; }
+  int64_t depth() const { return group_channels * kernel_size(); }  // rows of a panel: k
+  int64_t group_output_channels() const { return output_channels / groups; }
+  bool reads_nchw() const { return groups == 1 && group_channels <= 4 && kernel_size() > 1; }
+  bool shared() const {
+    return groups > 1 && group_channels == group_output_channels() && group_channels < kPanel &&
+           kPanel % group_channels == 0;
+  }
+  bool depthwise() const { return group_channels == 1 && groups == output_channels; }
+  int64_t group_panels() const {
+    return (group_output_channels() + kPanel - 1) / kPanel;
+  }  // where groups do not share them
+  int64_t panels() const { return shared() ? (output_channels + kPanel - 1) / kPanel : groups * group_panels(); }
   int64_t floats() const { return panels() * depth() * kPanel; }
 };
 
@@ -38,15 +46,15 @@ void UnpackFilters(const float* panels, const FilterShape& f, float* to);
 // Packed taps: the weights [c, outs, 1, height, width] of a transposed convolution of one group as a matrix, c × outs,
 // for each tap: panels of kPanel output channels, [tap][outs / kPanel][c][kPanel] floats. The packed matrix is that
 // which the weights are, k = c and n = outs · taps.
-inline int64_t TapPanels(int64_t outs) { return (outs + kPanel - 1) / kPanel; }  // of a tap
-void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last,
-              float* to);
-void UnpackTaps(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to);
+inline int64_t PanelsPerElement(int64_t outs) { return (outs + kPanel - 1) / kPanel; }  // of a tap
+void PackTransposedFilters(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first,
+                           int64_t last, float* to);
+void UnpackTransposedFilters(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to);
 
 // From how many output channels on a transposed convolution is one over vectors of channels: of fewer, much of a vector
 // is empty, and planes, whose vectors are of places, take less time, of very few even with copies of images that have
 // channels last.
-constexpr int64_t LeastTransposedOuts(bool planes) { return planes ? kPanel : kPanel / 2; }
+constexpr int64_t MinTransposedOutputChannels(bool planes) { return planes ? kPanel : kPanel / 2; }
 
 }  // namespace slipway::kernels
 

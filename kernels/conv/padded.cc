@@ -8,8 +8,7 @@
 
 namespace slipway::kernels {
 
-Padded::Padded(const int64_t* in, const int64_t* to, const Window& window)
-    : w_(window), in_{in[0], in[1], in[2]}, isa_(*BestIsa().conv) {
+Padded::Padded(const int64_t* in, const int64_t* to, const Window& window) : w_(window), in_{in[0], in[1], in[2]} {
   int64_t padded[3];
   __int128 plane = 1;
   for (int d = 0; d < 3; ++d) {
@@ -53,8 +52,8 @@ void Padded::Pad(const float* x, int64_t planes, float* to) const {
   const int64_t z1 = Inside(0), y1 = Inside(1), x1 = Inside(2);
   for (int64_t c = 0; c < planes; ++c, x += in_[0] * in_[1] * in_[2], to += size_)
     for (int64_t z = 0; z < z1; ++z)
-      isa_.pad(x + z * in_[1] * in_[2], in_[2], y1, x1, w_.pad[2], w_.stride[2], phase_,
-               to + ((z + w_.pad[0]) * rows_ + w_.pad[1]) * line_, line_);
+      ukernels_.pad_and_deinterleave({x + z * in_[1] * in_[2], in_[2], y1, x1, w_.pad[2], w_.stride[2], phase_,
+                                      to + ((z + w_.pad[0]) * rows_ + w_.pad[1]) * line_, line_});
 }
 
 void Padded::Offsets(int64_t planes, int64_t* to) const {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/isa/conv.h"
+#include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
 
@@ -14,14 +14,14 @@ inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t RoundUp(int64_t n, int64_t to) { return Ceil(n, to) * to; }
 
 // The taps [first, end) of a window of `taps`, `dilation` apart from `begin` on, that are in [0, in).
-struct TapsInside {
+struct ValidKernelRange {
   int64_t first, end;
-  TapsInside(int64_t begin, int64_t in, int64_t taps, int64_t dilation) {
+  ValidKernelRange(int64_t begin, int64_t in, int64_t taps, int64_t dilation) {
     first = begin < 0 ? std::min(taps, Ceil(-begin, dilation)) : 0;
     end = begin >= in ? first : std::clamp(Ceil(in - begin, dilation), first, taps);
   }
   int64_t count() const { return end - first; }
-  bool operator==(const TapsInside&) const = default;
+  bool operator==(const ValidKernelRange&) const = default;
 };
 
 struct Window {
@@ -59,7 +59,7 @@ class Padded {
   bool ok_ = false;
   int64_t slices_ = 0, rows_ = 0, columns_ = 0;
   int64_t phase_ = 0, line_ = 0, size_ = 0;  // floats of a phase of a row, of a row, of a plane
-  const ConvIsa& isa_;
+  const ConvNchwMicrokernels& ukernels_ = BestIsa().conv_nchw;
 };
 
 }  // namespace slipway::kernels

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/check.h"
-#include "kernels/conv/pool_fast.h"
+#include "kernels/conv/pool_f32.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -100,9 +100,9 @@ const char* MaxPool(const Call& c, const MaxPoolAttributes& a) {
   for (int d = 0; d < kSpatial; ++d)
     if (a.window[d] < 1 || a.stride[d] < 1 || a.dilation[d] < 1) return kSizesDiffer;
   if (c.out.size() == 1 &&
-      FastMaxPool(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, a.dilation), c.workers, *c.scratch))
+      MaxPoolF32(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, a.dilation), c.workers, *c.scratch))
     return nullptr;
-  if (c.scratch->counting()) return nullptr;
+  if (c.scratch->querying()) return nullptr;
   WithComputeType(c.in[0].dtype, [&]<typename T>() {
     Largest<T>(c, [&](int d, int64_t i) {
       int64_t begin = i * a.stride[d] - a.padding[d];
@@ -153,10 +153,10 @@ const char* AveragePool(const Call& c, const AveragePoolAttributes<>& a) {
   for (int d = 0; d < kSpatial; ++d)
     if (a.window[d] < 1 || a.stride[d] < 1) return kSizesDiffer;
   if (ComputeType(c.compute) == DType::kF32 &&
-      FastAveragePool(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, kOnes), {a.divisor, a.padding_counts},
-                      c.workers, *c.scratch))
+      AveragePoolF32(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, kOnes), {a.divisor, a.padding_counts},
+                     c.workers, *c.scratch))
     return nullptr;
-  if (c.scratch->counting()) return nullptr;
+  if (c.scratch->querying()) return nullptr;
   auto bounds = [&](int d, int64_t i) {
     const int64_t begin = i * a.stride[d] - a.padding[d];
     return Span{begin, std::min(begin + a.window[d], c.in[0].sizes[2 + d] + a.padding[d]), 1};
@@ -193,12 +193,12 @@ const char* AdaptiveAveragePool(const Call& c, const NoAttributes&) {
       kernel[d] = even ? in / out : 0;
       one = one && out == 1;
     }
-    if (AdaptiveAverageLast(c.in[0], c.out[0], c.workers, *c.scratch)) return nullptr;
-    if (even && one && FastPlaneMean(c.in[0], c.out[0], c.workers, *c.scratch)) return nullptr;
-    if (even && FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers, *c.scratch))
+    if (AdaptiveAverageNhwc(c.in[0], c.out[0], c.workers, *c.scratch)) return nullptr;
+    if (even && one && PlaneMeanF32(c.in[0], c.out[0], c.workers, *c.scratch)) return nullptr;
+    if (even && AveragePoolF32(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers, *c.scratch))
       return nullptr;
   }
-  if (c.scratch->counting()) return nullptr;
+  if (c.scratch->querying()) return nullptr;
   Average(
       c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
       [](const Span* s, const int64_t*) {
@@ -235,10 +235,10 @@ const char* MaxUnpool(const Call& c, const NoAttributes&) {
 }
 
 constexpr Kernel kKernels[] = {
-    With<MaxPoolAttributes, MaxPool>({.name = "max_pool", .counts_scratch = true, .pitched = true}),
-    With<AveragePoolAttributes<>, AveragePool>({.name = "avg_pool", .counts_scratch = true, .pitched = true}),
+    With<MaxPoolAttributes, MaxPool>({.name = "max_pool", .queries_workspace = true, .pitched = true}),
+    With<AveragePoolAttributes<>, AveragePool>({.name = "avg_pool", .queries_workspace = true, .pitched = true}),
     With<NoAttributes, AdaptiveMaxPool>({"adaptive_max_pool"}),
-    With<NoAttributes, AdaptiveAveragePool>({.name = "adaptive_avg_pool", .counts_scratch = true, .pitched = true}),
+    With<NoAttributes, AdaptiveAveragePool>({.name = "adaptive_avg_pool", .queries_workspace = true, .pitched = true}),
     With<NoAttributes, MaxUnpool>({"max_unpool"}),
 };
 

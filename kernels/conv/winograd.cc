@@ -15,20 +15,20 @@ constexpr int64_t kLine = 16;  // floats of a cache's line
 // kept.
 constexpr int64_t kSlice = 160 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024;
 // Floats that stay in the second-level cache: of products, of filters.
-constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
+constexpr int64_t kL2BlockFloats = 96 * 1024, kFilters = 96 * 1024;
 constexpr int64_t kDepth = 320;  // channels of a block of products
 
 // A distance between rows such that neighbours fall into different sets of a cache.
 int64_t OddLines(int64_t floats) { return (RoundUp(floats, kLine) / kLine | 1) * kLine; }
 
 // Of up to `most` rows of tiles the number that leaves least of panels empty.
-int64_t FullRows(int64_t most, int64_t tiles, const ConvIsa& isa) {
+int64_t FullRows(int64_t most, int64_t tiles, const ConvNchwMicrokernels& ukernels) {
   int64_t best = 1;
   double least = 1e30;
   for (int64_t n = 1; n <= most; ++n) {
-    const int64_t columns = n * tiles, rest = columns % isa.width;
-    const double last = rest == 0 ? 0 : rest <= isa.lanes ? 0.6 : 1;
-    const double cost = static_cast<double>(columns - rest) + static_cast<double>(isa.width) * last;
+    const int64_t columns = n * tiles, rest = columns % ukernels.nr;
+    const double last = rest == 0 ? 0 : rest <= BestIsa().lanes ? 0.6 : 1;
+    const double cost = static_cast<double>(columns - rest) + static_cast<double>(ukernels.nr) * last;
     if (cost / static_cast<double>(columns) <= least * 1.005) least = cost / static_cast<double>(columns), best = n;
   }
   return best;
@@ -47,33 +47,33 @@ struct Cut {
   int64_t u_row, v_panel, v_element, v_part, p_row, p_element, line, plane, spare_row, out_line;
 
   Cut(const WinogradCall& call, int m, const Workers* workers) {
-    const ConvIsa& isa = *BestIsa().conv;
+    const ConvNchwMicrokernels& ukernels = BestIsa().conv_nchw;
     const int64_t c = call.c, o = call.o, threads = workers != nullptr ? workers->threads : 1;
     t = m + 2, elements = t * t;
     per_image = Ceil(call.out_height, m), all_rows = call.batch * per_image;
     tiles = Ceil(call.out_width, m);
-    u_row = RoundUp(c, isa.lanes);
+    u_row = RoundUp(c, BestIsa().lanes);
     const double filters = static_cast<double>(elements) * static_cast<double>(o) * static_cast<double>(u_row);
     const double image = static_cast<double>(elements * c) * static_cast<double>(all_rows) * static_cast<double>(tiles);
     kept = filters <= std::min<double>(image, kKept) && (image > kSlice || threads > 1) && all_rows >= 2 * threads;
     outs = kFilters / (elements * u_row);
-    if (!kept && threads > 1) outs = std::min(outs, RoundUp(Ceil(o, 2 * threads), isa.rows));
-    outs = std::clamp<int64_t>(outs / isa.rows, 1, 8) * isa.rows;
-    outs = std::min(o, RoundUp(Ceil(o, Ceil(o, outs)), isa.rows));
+    if (!kept && threads > 1) outs = std::min(outs, RoundUp(Ceil(o, 2 * threads), ukernels.mr));
+    outs = std::clamp<int64_t>(outs / ukernels.mr, 1, 8) * ukernels.mr;
+    outs = std::min(o, RoundUp(Ceil(o, Ceil(o, outs)), ukernels.mr));
     const int64_t most_rows = kept && threads > 1 ? Ceil(all_rows, 2 * threads) : all_rows;
-    part_rows = kNear / (elements * outs * tiles);
+    part_rows = kL2BlockFloats / (elements * outs * tiles);
     if (kept) part_rows = std::min(part_rows, kSlice / (elements * c * tiles));
-    part_rows = FullRows(std::clamp<int64_t>(part_rows, 1, most_rows), tiles, isa);
-    const int64_t panels = Ceil(part_rows * tiles, isa.width), all_parts = Ceil(all_rows, part_rows);
-    v_panel = isa.width * c + kLine, v_element = panels * v_panel + kLine, v_part = elements * v_element;
+    part_rows = FullRows(std::clamp<int64_t>(part_rows, 1, most_rows), tiles, ukernels);
+    const int64_t panels = Ceil(part_rows * tiles, ukernels.nr), all_parts = Ceil(all_rows, part_rows);
+    v_panel = ukernels.nr * c + kLine, v_element = panels * v_panel + kLine, v_part = elements * v_element;
     parts = kept ? 1 : std::clamp<int64_t>(kImage / v_part, 1, all_parts);
     parts = Ceil(all_parts, Ceil(all_parts, parts));  // evenly
-    p_row = RoundUp(panels * isa.width, kLine), p_element = OddLines(outs * p_row + kLine);
+    p_row = RoundUp(panels * ukernels.nr, kLine), p_element = OddLines(outs * p_row + kLine);
     // Phases of a padded channel: the last tile reads one element beyond, a vector of tiles more.
-    line = RoundUp(tiles + 2 + isa.lanes, isa.lanes);
+    line = RoundUp(tiles + 2 + BestIsa().lanes, BestIsa().lanes);
     plane = (m * std::min(part_rows, per_image) + 2) * m * line;
-    spare_row = OddLines(part_rows * tiles + isa.width);
-    out_line = RoundUp(tiles, isa.lanes) * m;
+    spare_row = OddLines(part_rows * tiles + ukernels.nr);
+    out_line = RoundUp(tiles, BestIsa().lanes) * m;
   }
 
   int64_t rows() const { return parts * part_rows; }  // of a slice
@@ -83,7 +83,7 @@ struct Cut {
 
 class Run {
  public:
-  Run(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at, const Workers* workers)
+  Run(const WinogradCall& call, int m, const Epilogue& epilogue, int64_t first, int64_t at, const Workers* workers)
       : call_(call), m_(m), epilogue_(epilogue), first_(first), at_(at), workers_(workers), k_(call, m, workers) {}
 
   void Do(Scratch& scratch) const {
@@ -92,12 +92,12 @@ class Run {
     if (k_.kept) {
       float* const u = scratch.Take<float>(k_.filters(o));
       const int64_t u_element = o * k_.u_row + kLine;
-      if (!scratch.counting())
+      if (!scratch.querying())
         ParallelFor(workers_, o, 1,
                     [&](int64_t begin, int64_t end) { Filters(begin, end, u + begin * k_.u_row, u_element); });
       ParallelFor(scratch, workers_, k_.slices(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
         float* const v = own.Take<float>(k_.parts * k_.v_part);
-        for (int64_t i = begin; i < (own.counting() ? begin + 1 : end); ++i) {
+        for (int64_t i = begin; i < (own.querying() ? begin + 1 : end); ++i) {
           const int64_t row0 = i * k_.rows(), rows = std::min(k_.rows(), k_.all_rows - row0);
           Input(row0, rows, 0, call_.c, v, own);
           Products(row0, rows, 0, o, v, u, own);
@@ -106,7 +106,7 @@ class Run {
       return;
     }
     float* const v = scratch.Take<float>(k_.parts * k_.v_part);
-    for (int64_t row0 = 0; row0 < (scratch.counting() ? 1 : k_.all_rows); row0 += k_.rows()) {
+    for (int64_t row0 = 0; row0 < (scratch.querying() ? 1 : k_.all_rows); row0 += k_.rows()) {
       const int64_t rows = std::min(k_.rows(), k_.all_rows - row0);
       ParallelFor(scratch, workers_, call_.c, 1,
                   [&](int64_t begin, int64_t end, Scratch& own) { Input(row0, rows, begin, end, v, own); });
@@ -118,7 +118,8 @@ class Run {
  private:
   // Those of output channels [begin, end), from `u` on.
   void Filters(int64_t begin, int64_t end, float* u, int64_t u_element) const {
-    for (int64_t i = begin; i < end; ++i, u += k_.u_row) way_.weights(call_.w + i * call_.c * 9, call_.c, u, u_element);
+    for (int64_t i = begin; i < end; ++i, u += k_.u_row)
+      transforms_.filters({call_.w + i * call_.c * 9, call_.c, u, u_element});
   }
 
   // Calls f(row0, rows, part) for the parts of a slice.
@@ -131,7 +132,7 @@ class Run {
   void Input(int64_t row0, int64_t rows, int64_t begin, int64_t end, float* v, Scratch& scratch) const {
     const Scratch::Frame frame(scratch);
     float *const plane = scratch.Take<float>(k_.plane), *const spare = scratch.Take<float>(k_.elements * k_.spare_row);
-    if (scratch.counting()) return;
+    if (scratch.querying()) return;
     ForEachPart(row0, rows, [&](int64_t first, int64_t n, int64_t part) {
       InputPart(first, n, begin, end, v + part * k_.v_part, plane, spare);
     });
@@ -149,22 +150,23 @@ class Run {
       std::fill_n(plane, k_.plane, 0.0f);
       for (int64_t i = begin; i < end; ++i) {
         const float* x = call_.x + n * call_.x_step + (i * call_.height + in0) * call_.width;
-        isa_.pad(x, call_.width, in1 - in0, width, call_.pad_x, m_, k_.line, plane + (in0 - top) * phases, phases);
-        float* const to = v + i * isa_.width;
-        if (k_.tiles % isa_.width == 0) {  // rows of tiles are panels
-          for (int64_t j = 0; j < some * k_.tiles; j += isa_.width)
-            way_.input(plane + j / k_.tiles * m_ * phases + j % k_.tiles, k_.line, 1, isa_.width,
-                       to + (r * k_.tiles + j) / isa_.width * k_.v_panel, k_.v_element);
+        ukernels_.pad_and_deinterleave(
+            {x, call_.width, in1 - in0, width, call_.pad_x, m_, k_.line, plane + (in0 - top) * phases, phases});
+        float* const to = v + i * ukernels_.nr;
+        if (k_.tiles % ukernels_.nr == 0) {  // rows of tiles are panels
+          for (int64_t j = 0; j < some * k_.tiles; j += ukernels_.nr)
+            transforms_.input({plane + j / k_.tiles * m_ * phases + j % k_.tiles, k_.line, 1, ukernels_.nr,
+                               to + (r * k_.tiles + j) / ukernels_.nr * k_.v_panel, k_.v_element});
           continue;
         }
-        way_.input(plane, k_.line, some, k_.tiles, spare, k_.spare_row);
+        transforms_.input({plane, k_.line, some, k_.tiles, spare, k_.spare_row});
         Lay(spare, r * k_.tiles, some * k_.tiles, to);
       }
     }
   }
   // One channel's elements of columns [first, first + n) into panels. Copies up to a panel's row too much.
   void Lay(const float* from, int64_t first, int64_t n, float* v) const {
-    switch (isa_.width) {
+    switch (ukernels_.nr) {
       case 8: return LayPanels<8>(from, first, n, v);
       case 16: return LayPanels<16>(from, first, n, v);
       default: return LayPanels<32>(from, first, n, v);
@@ -189,7 +191,7 @@ class Run {
     float* const own = kept == nullptr ? scratch.Take<float>(k_.filters(k_.outs)) : nullptr;
     float *const p = scratch.Take<float>(k_.elements * k_.p_element), *const lines =
                                                                           scratch.Take<float>(k_.t * k_.out_line);
-    if (scratch.counting()) return;
+    if (scratch.querying()) return;
     const int64_t u_element = (kept == nullptr ? k_.outs : call_.o) * k_.u_row + kLine;
     for (int64_t o0 = begin; o0 < end; o0 += k_.outs) {
       const int64_t some = std::min(k_.outs, end - o0);
@@ -208,42 +210,42 @@ class Run {
   void Multiply(const float* u, int64_t u_element, const float* v, int64_t outs, int64_t columns, float* p) const {
     for (int64_t e = 0; e < k_.elements; ++e)
       for (int64_t k = 0; k < call_.c; k += kDepth) {
-        ConvBlock g;
+        NchwGemmParams g;
         g.m = outs, g.n = columns, g.k = std::min(kDepth, call_.c - k);
-        g.a = u + e * u_element + k, g.a_row = k_.u_row;
-        g.b = v + e * k_.v_element + k * isa_.width, g.b_row = isa_.width, g.b_panel = k_.v_panel;
-        g.c = p + e * k_.p_element, g.c_row = k_.p_row;
-        g.add = k > 0, g.slack = true;
-        isa_.block(g);
+        g.a = u + e * u_element + k, g.a_stride = k_.u_row;
+        g.b = v + e * k_.v_element + k * ukernels_.nr, g.b_stride = ukernels_.nr, g.b_panel_stride = k_.v_panel;
+        g.c = p + e * k_.p_element, g.c_stride = k_.p_row;
+        g.accumulate = k > 0, g.writes_full_vectors = true;
+        ukernels_.gemm(g);
       }
   }
   // Output channel o of rows of tiles [row0, row0 + rows).
   void Output(const float* p, int64_t o, int64_t row0, int64_t rows, float* lines) const {
     for (int64_t y = 0; y < rows; ++y) {
-      way_.output(p + y * k_.tiles, k_.p_element, k_.tiles, lines, k_.out_line);
+      transforms_.output({p + y * k_.tiles, k_.p_element, k_.tiles, lines, k_.out_line});
       const int64_t n = (row0 + y) / k_.per_image, row = (row0 + y) % k_.per_image * m_;
       for (int64_t q = 0; q < m_ && row + q < call_.out_height; ++q) {
         const int64_t place = n * call_.out_step + (o * call_.out_height + row + q) * call_.out_width;
-        isa_.finish(lines + q * k_.out_line, call_.out + place, call_.out_width,
-                    epilogue_.For(first_ + o, at_ + place));
+        BestIsa().elementwise.epilogue(lines + q * k_.out_line, call_.out + place, call_.out_width,
+                                       epilogue_.At(first_ + o, at_ + place));
       }
     }
   }
 
   const WinogradCall& call_;
   const int64_t m_;
-  const ConvEpilogue& epilogue_;
+  const Epilogue& epilogue_;
   const int64_t first_, at_;
   const Workers* const workers_;
   const Cut k_;
-  const ConvIsa& isa_ = *BestIsa().conv;
-  const ConvIsa::Winograd& way_ = isa_.winograd[m_ == 2 ? 0 : 1];
+  const ConvNchwMicrokernels& ukernels_ = BestIsa().conv_nchw;
+  const ConvNchwMicrokernels::Winograd& transforms_ = ukernels_.winograd[m_ == 2 ? 0 : 1];
 };
 
 }  // namespace
 
 int WinogradTile(const WinogradCall& call) {
-  const double lanes = static_cast<double>(BestIsa().conv->lanes);
+  const double lanes = static_cast<double>(BestIsa().lanes);
   const double c = static_cast<double>(call.c), o = static_cast<double>(call.o);
   // In multiplications that a product of matrices does in the time.
   double best = 1.05 * 9 * c * o * static_cast<double>(call.batch) * static_cast<double>(call.out_height) *
@@ -267,7 +269,7 @@ int WinogradTile(const WinogradCall& call) {
   return which;
 }
 
-void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
+void Winograd(const WinogradCall& call, int m, const Epilogue& epilogue, int64_t first, int64_t at,
               const Workers* workers, Scratch& scratch) {
   Run(call, m, epilogue, first, at, workers).Do(scratch);
 }

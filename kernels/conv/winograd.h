@@ -29,7 +29,7 @@
 
 #include <cstdint>
 
-#include "kernels/conv/conv_fast.h"
+#include "kernels/conv/conv_nchw.h"
 #include "kernels/scratch.h"
 
 namespace slipway::kernels {
@@ -50,7 +50,7 @@ int WinogradTile(const WinogradCall& call);
 // `first` is the group's first channel, `at` where its results begin, for the epilogue. The bits do not depend on
 // workers. Takes scratch memory for the time of the call, which is all that it does where `scratch` counts; pointers do
 // not matter then.
-void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
+void Winograd(const WinogradCall& call, int m, const Epilogue& epilogue, int64_t first, int64_t at,
               const Workers* workers, Scratch& scratch);
 
 }  // namespace slipway::kernels

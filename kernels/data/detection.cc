@@ -10,11 +10,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {

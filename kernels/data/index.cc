@@ -7,12 +7,12 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -72,7 +72,7 @@ void PutRow(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n,
     return;
   }
   if constexpr (kAdd && std::is_same_v<T, float>)
-    if (dense) return BestIsa().pair[static_cast<int>(PairOp::kAdd)](to, from, to, n, 0);
+    if (dense) return BestIsa().elementwise.binary[static_cast<int>(PairOp::kAdd)](to, from, to, n, 0);
   for (int64_t i = 0; i < n; ++i) to[i * to_step] = put(to[i * to_step], from[i * from_step]);
 }
 

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {

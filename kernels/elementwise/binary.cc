@@ -3,10 +3,10 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/elementwise/chain.h"
 #include "kernels/isa/isa.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -32,8 +32,8 @@ const char* BinaryRow(const RowCall& r) {
 template <PairOp kOp, auto F, Types kTypes = kAll>
 const char* FastRow(const RowCall& r) {
   if (r.type != DType::kF32) return BinaryRow<F, kTypes>(r);
-  BestIsa().pair[static_cast<int>(kOp)](static_cast<const float*>(r.in[0]), static_cast<const float*>(r.in[1]),
-                                        static_cast<float*>(r.out), r.n, 0);
+  BestIsa().elementwise.binary[static_cast<int>(kOp)](
+      static_cast<const float*>(r.in[0]), static_cast<const float*>(r.in[1]), static_cast<float*>(r.out), r.n, 0);
   return nullptr;
 }
 // Division of integers: F is not called on a divisor of 0, which is an error.

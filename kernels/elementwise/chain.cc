@@ -8,19 +8,19 @@
 #include <atomic>
 #include <cstring>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/scratch.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kBufferBytes = 4096;               // of a block
 constexpr int64_t kBufferStep = kBufferBytes + 128;  // buffers begin at different places of a page
-constexpr int kMostLoads = ChainOp::kMostInputs * kMostChainOps;
+constexpr int kMaxLoads = ChainOp::kMaxInputs * kMaxChainOps;
 
 // Of a block: `rows` rows of `columns` elements, steps in bytes.
 struct Tile {
@@ -76,27 +76,27 @@ void LoadTile(const char* from, DType dtype, int64_t row, int64_t column, Tile t
 }
 
 // The same words in another layout.
-void MoveTile(const char* from, int64_t from_row, int64_t from_column, char* to, int64_t to_row, int64_t to_column,
-              Tile t, DType dtype) {
+void MoveTile(const char* from, int64_t from_stride, int64_t from_column, char* to, int64_t to_stride,
+              int64_t to_column, Tile t, DType dtype) {
   const int64_t size = ByteSize(dtype);
   if (from_column == size && to_column == size) {
-    if (from_row == t.columns * size && to_row == from_row) t = {1, t.rows * t.columns};
-    for (int64_t i = 0; i < t.rows; ++i, from += from_row, to += to_row)
+    if (from_stride == t.columns * size && to_stride == from_stride) t = {1, t.rows * t.columns};
+    for (int64_t i = 0; i < t.rows; ++i, from += from_stride, to += to_stride)
       if (from != to) std::memcpy(to, from, static_cast<size_t>(t.columns * size));
     return;
   }
-  if (size == 4 && from_row == size && to_column == size) {
-    BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), from_column / size, reinterpret_cast<uint32_t*>(to),
-                        to_row / size, t.rows, t.columns);
+  if (size == 4 && from_stride == size && to_column == size) {
+    BestIsa().elementwise.transpose(reinterpret_cast<const uint32_t*>(from), from_column / size,
+                                    reinterpret_cast<uint32_t*>(to), to_stride / size, t.rows, t.columns);
     return;
   }
-  if (size == 4 && from_column == size && to_row == size) {
-    BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), from_row / size, reinterpret_cast<uint32_t*>(to),
-                        to_column / size, t.columns, t.rows);
+  if (size == 4 && from_column == size && to_stride == size) {
+    BestIsa().elementwise.transpose(reinterpret_cast<const uint32_t*>(from), from_stride / size,
+                                    reinterpret_cast<uint32_t*>(to), to_column / size, t.columns, t.rows);
     return;
   }
   WithWord(dtype, [&]<typename W>() {
-    for (int64_t i = 0; i < t.rows; ++i, from += from_row, to += to_row)
+    for (int64_t i = 0; i < t.rows; ++i, from += from_stride, to += to_stride)
       for (int64_t j = 0; j < t.columns; ++j)
         *reinterpret_cast<W*>(to + j * to_column) = *reinterpret_cast<const W*>(from + j * from_column);
   });
@@ -126,9 +126,9 @@ class Chain {
     Kind kind;
     RowFn row;
     DType type, result;
-    int inputs, in[ChainOp::kMostInputs];  // loads; of kMove and kWiden a tensor, or ~operation
-    int tensor;                            // that it is written to, or -1
-    bool in_place;                         // the value lies in that tensor, else in `buffer`
+    int inputs, in[ChainOp::kMaxInputs];  // loads; of kMove and kWiden a tensor, or ~operation
+    int tensor;                           // that it is written to, or -1
+    bool in_place;                        // the value lies in that tensor, else in `buffer`
     int buffer;
     bool rounds;  // the result is not of `type`
     int32_t first_int, ints, first_float, floats;
@@ -150,20 +150,20 @@ class Chain {
   DType TypeOf(int source) const { return source >= 0 ? tensors_[outputs_ + source]->dtype : ops_[~source].result; }
 
   int count_ = 0, outputs_ = 0;  // of tensors: results first
-  const Tensor* tensors_[kMostChainTensors];
+  const Tensor* tensors_[kMaxChainTensors];
   int rank_ = 0;  // of joined dims
   int64_t sizes_[kMaxRank];
-  int64_t steps_[kMostChainTensors][kMaxRank];  // bytes
-  int64_t row_[kMostChainTensors], column_[kMostChainTensors];
+  int64_t steps_[kMaxChainTensors][kMaxRank];  // bytes
+  int64_t row_[kMaxChainTensors], column_[kMaxChainTensors];
   int64_t rows_ = 1, columns_ = 1;
   Tile tile_ = {1, 1};
   int64_t row_tiles_ = 1, column_tiles_ = 1, tiles_ = 0;
   std::span<const int64_t> ints_;
   std::span<const double> floats_;
   int ops_count_ = 0, loads_count_ = 0, code_count_ = 0;
-  Op ops_[kMostChainOps];
-  Load loads_[kMostLoads];
-  Instruction code_[kMostLoads + kMostChainOps];
+  Op ops_[kMaxChainOps];
+  Load loads_[kMaxLoads];
+  Instruction code_[kMaxLoads + kMaxChainOps];
   int buffers_ = 0, wide_ = 0;
   bool by_rows_ = false;  // the one operation is called for each row, where it lies
   bool copies_ = false;   // the one operation is a copy from a tensor to a tensor, without a buffer between them
@@ -201,8 +201,8 @@ void Chain::Cut(int64_t most) {
 // One operation whose operands and result lie densely along their rows, but not from row to row (parts of channels):
 // rows of some length take less time each than being copied together.
 bool Chain::TakesRowsAsTheyLie(std::span<const ChainOp> chain) const {
-  constexpr int64_t kLeastColumns = 32;
-  if (chain.size() != 1 || chain[0].kernel->row == nullptr || chain[0].output < 0 || tile_.columns < kLeastColumns ||
+  constexpr int64_t kMinColumns = 32;
+  if (chain.size() != 1 || chain[0].kernel->row == nullptr || chain[0].output < 0 || tile_.columns < kMinColumns ||
       tile_.rows == 1)
     return false;
   const DType type = ComputeType(chain[0].compute);
@@ -235,8 +235,8 @@ const char* Chain::Make(const Call& c) {
   count_ = 0;
   outputs_ = static_cast<int>(c.out.size());
   ops_count_ = static_cast<int>(c.chain.size());
-  if (ops_count_ < 1 || ops_count_ > kMostChainOps || outputs_ < 1 ||
-      c.in.size() + c.out.size() > static_cast<size_t>(kMostChainTensors))
+  if (ops_count_ < 1 || ops_count_ > kMaxChainOps || outputs_ < 1 ||
+      c.in.size() + c.out.size() > static_cast<size_t>(kMaxChainTensors))
     return "the chain is malformed";
   for (const Tensor& t : c.out) tensors_[count_++] = &t;
   for (const Tensor& t : c.in) tensors_[count_++] = &t;
@@ -294,19 +294,19 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
   // Where tile `first` is.
   int64_t column_tile = first % column_tiles_, row_tile = first / column_tiles_ % row_tiles_;
   int64_t rest = first / column_tiles_ / row_tiles_, index[kMaxRank] = {};
-  char* base[kMostChainTensors];
+  char* base[kMaxChainTensors];
   for (int t = 0; t < count_; ++t) base[t] = static_cast<char*>(tensors_[t]->data);
   for (int d = rank_ - 3; d >= 0; --d) {
     index[d] = rest % sizes_[d];
     rest /= sizes_[d];
     for (int t = 0; t < count_; ++t) base[t] += index[d] * steps_[t][d];
   }
-  char *at[kMostChainTensors], *values[kMostChainOps];
-  const void* loaded[kMostLoads];
+  char *at[kMaxChainTensors], *values[kMaxChainOps];
+  const void* loaded[kMaxLoads];
   struct {
     const char* from;
     Tile tile;
-  } kept[kMostLoads];
+  } kept[kMaxLoads];
   for (int i = 0; i < loads_count_; ++i) kept[i].from = nullptr;
   auto buffer = [&](int b) { return scratch + b * kBufferStep; };
   for (int64_t tile = first; tile < last; ++tile) {
@@ -338,7 +338,7 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
       char* value = values[k] = op.in_place ? at[op.tensor] : buffer(op.buffer);
       switch (op.kind) {
         case Op::kRow: {
-          const void* in[ChainOp::kMostInputs];
+          const void* in[ChainOp::kMaxInputs];
           for (int j = 0; j < op.inputs; ++j) in[j] = loaded[op.in[j]];
           char* to = op.rounds ? buffer(wide_) : value;
           if (by_rows_) {
@@ -399,14 +399,14 @@ const char* RunChain(const Call& c) {
   if (const char* why = chain.Make(c)) return why;
   if (chain.tiles() == 0) return nullptr;
   // Parts of equal size, so that a thread has about the part of a tensor that it has of others.
-  constexpr int64_t kFew = 16, kLeast = 4;  // tiles that one thread takes alone; of a part
+  constexpr int64_t kSmall = 16, kMinimum = 4;  // tiles that one thread takes alone; of a part
   const int64_t tiles = chain.tiles();
-  const Workers* const workers = tiles < kFew ? nullptr : c.workers;
-  const int64_t parts = workers != nullptr ? std::min(MostParts(*workers), tiles / kLeast) : 1;
+  const Workers* const workers = tiles < kSmall ? nullptr : c.workers;
+  const int64_t parts = workers != nullptr ? std::min(MostParts(*workers), tiles / kMinimum) : 1;
   std::atomic<const char*> wrong = nullptr;
   ParallelFor(*c.scratch, workers, parts, 1, [&](int64_t first, int64_t last, Scratch& scratch) {
     char* const buffers = scratch.Take<char>(chain.scratch());
-    if (scratch.counting()) return;
+    if (scratch.querying()) return;
     if (const char* why = chain.Run(tiles * first / parts, tiles * last / parts, buffers)) wrong = why;
   });
   return wrong;

@@ -37,7 +37,8 @@ const char* UnaryRow(const RowCall& r) {
 template <RowOp kOp, auto F, bool kIntegers = false>
 const char* FastRow(const RowCall& r) {
   if (r.type != DType::kF32) return UnaryRow<F, kIntegers>(r);
-  BestIsa().row[static_cast<int>(kOp)](static_cast<const float*>(r.in[0]), static_cast<float*>(r.out), r.n);
+  BestIsa().elementwise.unary[static_cast<int>(kOp)](static_cast<const float*>(r.in[0]), static_cast<float*>(r.out),
+                                                     r.n);
   return nullptr;
 }
 // Sines and cosines: the loop is for |x| < 2^30.
@@ -64,7 +65,7 @@ void RowByBlocks(const RowCall& r, Before before, Blocks blocks, After after) {
     for (int64_t j = 0; j < n; ++j) out[j] = after(x[j], t[j]);
   }
 }
-void FastInPlace(RowOp op, float* x, int64_t n) { BestIsa().row[static_cast<int>(op)](x, x, n); }
+void FastInPlace(RowOp op, float* x, int64_t n) { BestIsa().elementwise.unary[static_cast<int>(op)](x, x, n); }
 
 constexpr auto kElu = [](auto x, const EluAttributes& a) {
   using T = decltype(x);

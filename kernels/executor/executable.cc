@@ -7,7 +7,7 @@
 
 #include "kernels/executor/execute.h"
 #include "kernels/executor/step_call.h"
-#include "kernels/products/panels.h"
+#include "kernels/gemm/packing.h"
 
 namespace slipway::kernels {
 namespace {
@@ -33,11 +33,11 @@ bool IsDType(DType t) { return static_cast<int>(t) < kDTypes; }
 
 std::string Executable::Validate() {
   const Plan& p = plan_;
-  constexpr size_t kMost = size_t{1} << 28;
+  constexpr size_t kLimit = size_t{1} << 28;
   for (size_t n :
        {p.symbols.size(), p.exprs.size(), p.inputs.size(), p.outputs.size(), p.bindings.size(), p.checks.size(),
         p.buffers.size(), p.dims.size(), p.views.size(), p.numbers.size(), p.steps.size(), p.ops.size()})
-    if (n > kMost) return "a table is too long";
+    if (n > kLimit) return "a table is too long";
   auto exprs = [&](const std::vector<int32_t>& list) {
     return std::all_of(list.begin(), list.end(), [&](int32_t e) { return In(e, p.exprs); });
   };
@@ -89,8 +89,8 @@ std::string Executable::Validate() {
   }
   for (const ChainOp& o : p.ops) {
     bool fits = o.kernel != nullptr && IsDType(o.compute) && !IsStoredOnly(o.compute) && IsDType(o.result) &&
-                o.inputs >= o.kernel->inputs && o.inputs >= 1 && o.inputs <= ChainOp::kMostInputs && o.slot >= 0 &&
-                o.slot < kMostChainOps && o.ints >= 0 && o.floats >= 0;
+                o.inputs >= o.kernel->inputs && o.inputs >= 1 && o.inputs <= ChainOp::kMaxInputs && o.slot >= 0 &&
+                o.slot < kMaxChainOps && o.ints >= 0 && o.floats >= 0;
     // A copy is the one that needs no row function, and takes all types.
     fits = fits && (o.kernel->row ? !IsStoredOnly(o.result) : o.kernel->name == "copy");
     if (!fits) return "an operation of a chain is malformed";
@@ -127,13 +127,14 @@ std::string Executable::Validate() {
       const View& v = p.views[s.first_view + k];
       WeightMatrix matrix;
       const auto& packed = p.buffers[v.buffer].packed;
-      fits = !packed || (TakesPacked(p, s, static_cast<int>(k), packed->packing, &matrix) && matrix == *packed);
+      fits = !packed || (CanUsePacked(p, s, static_cast<int>(k), packed->packing, &matrix) && matrix == *packed);
     }
     if (!fits) return "a step is malformed";
     all_views += views;
     backward += (s.kind == Step::kJump || s.kind == Step::kUnless) && s.target <= static_cast<int64_t>(i);
     // Work: a view is visited once for each step that has it, a buffer once for each loop.
-    if (all_views > static_cast<int64_t>(kMost) || backward * static_cast<int64_t>(p.buffers.size()) > int64_t{1} << 32)
+    if (all_views > static_cast<int64_t>(kLimit) || backward * static_cast<int64_t>(p.buffers.size()) > int64_t{1}
+                                                                                                            << 32)
       return "a table is too long";
   }
   return "";
@@ -143,7 +144,7 @@ std::string Executable::Validate() {
 // a symbol.
 std::string Executable::ValidateStates() const {
   const Plan& p = plan_;
-  constexpr int64_t kMostBytes = int64_t{1} << 46;
+  constexpr int64_t kMaxBytes = int64_t{1} << 46;
   int64_t next = static_cast<int64_t>(p.inputs.size());
   for (const State& s : p.states) next -= s.length >= 0 ? 2 : 1;
   if (next < 0) return "a state is malformed";
@@ -165,7 +166,7 @@ std::string Executable::ValidateStates() const {
         if (e.op != Expr::kSymbol) return "a state is malformed";
         continue;
       }
-      if (e.op != Expr::kInt || e.value < 0 || __builtin_mul_overflow(bytes, e.value, &bytes) || bytes > kMostBytes)
+      if (e.op != Expr::kInt || e.value < 0 || __builtin_mul_overflow(bytes, e.value, &bytes) || bytes > kMaxBytes)
         return "a state is malformed";
     }
     if (!grows && p.exprs[p.buffers[s.initial].bytes].value != bytes) return "a state is malformed";
@@ -190,8 +191,8 @@ void Executable::FindLengths() {
 
 bool Executable::ValidateChain(const Step& s) const {
   const Plan& p = plan_;
-  if (s.ops < 1 || s.ops > kMostChainOps || !RangeIn(s.first_op, s.ops, p.ops) || s.outputs < 1 ||
-      int64_t{s.inputs} + s.outputs > kMostChainTensors)
+  if (s.ops < 1 || s.ops > kMaxChainOps || !RangeIn(s.first_op, s.ops, p.ops) || s.outputs < 1 ||
+      int64_t{s.inputs} + s.outputs > kMaxChainTensors)
     return false;
   const ChainOp* ops = p.ops.data() + s.first_op;
   auto type = [&](int in) { return in >= 0 ? p.views[s.first_view + in].dtype : ops[~in].result; };
@@ -276,7 +277,7 @@ void Executable::ShareMemory() {
   root_.resize(p.buffers.size());
   std::iota(root_.begin(), root_.end(), 0);
   overwritten_.assign(p.steps.size(), -1);
-  std::vector<Number> constants;  // of expressions; those over symbols are not known
+  std::vector<Scalar> constants;  // of expressions; those over symbols are not known
   for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
     const Step& s = p.steps[i];
     if (s.kind != Step::kKernel || s.outputs < 1 || !(s.kernel->elementwise || s.kernel->overwrites != nullptr))
@@ -288,7 +289,7 @@ void Executable::ShareMemory() {
     int32_t begin = 0, end = s.inputs;
     if (!s.kernel->elementwise) {
       if (constants.empty()) {
-        const std::vector<Number> symbols(p.symbols.size());
+        const std::vector<Scalar> symbols(p.symbols.size());
         for (const Expr& e : p.exprs) constants.push_back(Evaluate(e, constants, symbols));
       }
       StepCall step;
@@ -361,7 +362,7 @@ void Executable::FillStages() {
   // How much scratch a kernel takes is known when all its views and numbers are.
   for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
     const Step& s = p.steps[i];
-    if (s.kind != Step::kKernel || !s.kernel->counts_scratch) continue;
+    if (s.kind != Step::kKernel || !s.kernel->queries_workspace) continue;
     int32_t stage = 0;
     for (int32_t k = 0; k < s.inputs + s.outputs; ++k) stage = std::max(stage, view_stage_[s.first_view + k]);
     for (int32_t k = 0; k < s.ints + s.floats; ++k) stage = std::max(stage, expr_stage_[p.numbers[s.first_number + k]]);

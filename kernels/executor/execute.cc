@@ -12,27 +12,27 @@
 #include <string_view>
 
 #include "kernels/convert.h"
-#include "kernels/products/product.h"
-#include "kernels/walk.h"
+#include "kernels/gemm/product.h"
+#include "kernels/strided_iterator.h"
 
 namespace slipway::kernels {
 namespace {
 
-Failure Fail(Failure::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
+Error Fail(Error::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
 
 // Elements: farther than any memory reaches.
 constexpr int64_t kFar = int64_t{1} << 48;
 
 // A 0-d tensor's element.
-Number Read(const void* data, DType dtype, bool real) {
+Scalar Read(const void* data, DType dtype, bool real) {
   if (dtype == DType::kBool) {  // whatever byte is there
     const bool x = *static_cast<const uint8_t*>(data) != 0;
-    return real ? Number::Real(x) : Number::Int(x);
+    return real ? Scalar::Real(x) : Scalar::Int(x);
   }
   return WithAnyType(dtype, [&]<typename T>() {
     T x;
     std::memcpy(&x, data, sizeof(T));
-    return real ? Number::Real(Convert<double>(x)) : Number::Int(Convert<int64_t>(x));
+    return real ? Scalar::Real(Convert<double>(x)) : Scalar::Int(Convert<int64_t>(x));
   });
 }
 
@@ -41,7 +41,7 @@ alignas(kAlignment) char nowhere[kAlignment];
 
 // Whether tensors are parts of the same rows, one beside the other: channels of an image with channels last, say. Some
 // stride of `a` is the pitch of rows that both step by, and what either has of a row ends before the other begins.
-bool AreBeside(const Tensor& a, const Tensor& b) {
+bool InterleavedDisjoint(const Tensor& a, const Tensor& b) {
   const int64_t begin = reinterpret_cast<int64_t>(a.data);
   for (int d = 0; d < a.rank; ++d) {
     const int64_t pitch = a.strides[d] * ByteSize(a.dtype);
@@ -100,11 +100,11 @@ Context::Context(std::shared_ptr<const Executable> executable, RunOptions option
   base_.resize(p.buffers.size());
   bytes_.resize(p.buffers.size());
   tensors_.resize(p.views.size());
-  reach_.resize(p.views.size());
+  extent_.resize(p.views.size());
   chunks_.resize(executable_->stages_.size());
   scratch_of_.resize(p.steps.size());
   bound_.resize(executable_->stages_.size());
-  ever_.resize(executable_->stages_.size());
+  ever_bound_.resize(executable_->stages_.size());
   if (options_.profile) nanoseconds_.resize(p.steps.size()), work_.resize(p.steps.size());
 }
 
@@ -128,10 +128,10 @@ uint64_t Context::tensor_memory() const {
 }
 
 // Takes the inputs, and what they say of symbols.
-Failure Context::BindSymbols(std::span<const Tensor> inputs) {
+Error Context::BindSymbols(std::span<const Tensor> inputs) {
   const Plan& p = executable_->plan();
   if (inputs.size() != p.inputs.size())
-    return Fail(Failure::kInput,
+    return Fail(Error::kInput,
                 std::to_string(inputs.size()) + " inputs, the program takes " + std::to_string(p.inputs.size()));
   auto named = [&](size_t i) { return "input " + std::to_string(i) + " (" + p.inputs[i].name + ")"; };
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -139,50 +139,50 @@ Failure Context::BindSymbols(std::span<const Tensor> inputs) {
     const Tensor& have = inputs[i];
     if (want.kind == Input::kUnused) continue;
     if (have.dtype != want.dtype || have.rank != static_cast<int>(want.sizes.size()))
-      return Fail(Failure::kInput, named(i) + ": is " + std::string(Info(have.dtype).name) + " of " +
-                                       std::to_string(have.rank) + " dims, the program takes " +
-                                       std::string(Info(want.dtype).name) + " of " + std::to_string(want.sizes.size()));
+      return Fail(Error::kInput, named(i) + ": is " + std::string(Info(have.dtype).name) + " of " +
+                                     std::to_string(have.rank) + " dims, the program takes " +
+                                     std::string(Info(want.dtype).name) + " of " + std::to_string(want.sizes.size()));
     int64_t bytes = ByteSize(have.dtype);
     bool empty = false;
     for (int d = 0; d < have.rank; ++d) {
-      if (have.sizes[d] < 0) return Fail(Failure::kInput, named(i) + ": a size is negative");
+      if (have.sizes[d] < 0) return Fail(Error::kInput, named(i) + ": a size is negative");
       empty |= have.sizes[d] == 0;
     }
     for (int d = 0; d < have.rank && !empty; ++d)
       if (__builtin_mul_overflow(bytes, have.sizes[d], &bytes))
-        return Fail(Failure::kInput, named(i) + ": a size is out of range");
+        return Fail(Error::kInput, named(i) + ": a size is out of range");
     if (empty) bytes = 0;
-    if (!empty && !have.data) return Fail(Failure::kInput, named(i) + ": has no memory");
+    if (!empty && !have.data) return Fail(Error::kInput, named(i) + ": has no memory");
     inputs_[i] = have;
     if (empty) inputs_[i].data = nowhere;
   }
   for (const Binding& b : p.bindings) {
     const Tensor& t = inputs_[b.input];
     const Symbol& symbol = p.symbols[b.symbol];
-    Number value;
+    Scalar value;
     if (b.dim >= 0) {
       const int64_t n = t.sizes[b.dim];
       int64_t rest;
       if (__builtin_sub_overflow(n, b.shift, &rest) || rest % b.scale != 0)
-        return Fail(Failure::kInput, named(b.input) + ": size " + std::to_string(b.dim) + " is " + std::to_string(n) +
-                                         ", which no " + symbol.name + " gives");
-      value = symbol.real ? Number::Real(static_cast<double>(rest / b.scale)) : Number::Int(rest / b.scale);
+        return Fail(Error::kInput, named(b.input) + ": size " + std::to_string(b.dim) + " is " + std::to_string(n) +
+                                       ", which no " + symbol.name + " gives");
+      value = symbol.real ? Scalar::Real(static_cast<double>(rest / b.scale)) : Scalar::Int(rest / b.scale);
     } else {
       value = Read(t.data, t.dtype, symbol.real);
     }
     if (!symbol.real && (value.bits < symbol.min || value.bits > symbol.max))
-      return Fail(Failure::kInput, named(b.input) + ": " + symbol.name + " = " + std::to_string(value.bits) +
-                                       ", the program takes " + std::to_string(symbol.min) + " to " +
-                                       std::to_string(symbol.max));
+      return Fail(Error::kInput, named(b.input) + ": " + symbol.name + " = " + std::to_string(value.bits) +
+                                     ", the program takes " + std::to_string(symbol.min) + " to " +
+                                     std::to_string(symbol.max));
     symbols_[b.symbol] = value;
   }
   return {};
 }
 
-Failure Context::LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths) try {
+Error Context::LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths) try {
   const Plan& p = executable_->plan();
   last_symbols_ = symbols_;
-  Failure f = BindSymbols(inputs);
+  Error f = BindSymbols(inputs);
   if (!f) {
     lengths_.resize(p.exprs.size());
     for (int32_t e : executable_->lengths_) lengths_[e] = Evaluate(p.exprs[e], lengths_, symbols_);
@@ -190,19 +190,19 @@ Failure Context::LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t>
       const int32_t after = p.states[i].after;
       lengths[i] = after < 0 ? -1 : lengths_[after].bits;
       if (after >= 0 && (!lengths_[after].known || lengths[i] < 0 || lengths[i] > kFar))
-        f = Fail(Failure::kInput,
+        f = Fail(Error::kInput,
                  "state " + p.inputs[p.states[i].input].name + ": its length after the run has no value");
     }
   }
   symbols_ = last_symbols_;
   return f;
 } catch (const std::bad_alloc&) {
-  return Fail(Failure::kMemory, "out of memory");
+  return Fail(Error::kMemory, "out of memory");
 }
 
-Failure Context::Start(std::span<const Tensor> inputs) {
+Error Context::Start(std::span<const Tensor> inputs) {
   const Plan& p = executable_->plan();
-  if (Failure f = BindSymbols(inputs)) return f;
+  if (Error f = BindSymbols(inputs)) return f;
   // Only now that sizes are in range: what is not dense is copied.
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& have = inputs[i];
@@ -210,7 +210,7 @@ Failure Context::Start(std::span<const Tensor> inputs) {
     const bool aligned = reinterpret_cast<uintptr_t>(have.data) % static_cast<uintptr_t>(size) == 0;
     if (p.inputs[i].kind == Input::kUnused || bytes == 0 || (aligned && have.is_contiguous())) continue;
     Chunk& copy = copies_[i];
-    if (copy.bytes < bytes && !Grow(copy, bytes)) return Fail(Failure::kMemory, "out of memory");
+    if (copy.bytes < bytes && !Grow(copy, bytes)) return Fail(Error::kMemory, "out of memory");
     inputs_[i].data = copy.memory.get();
     // Element by element: pointers may be unaligned.
     char* to = static_cast<char*>(copy.memory.get());
@@ -225,14 +225,14 @@ void Context::BindView(int32_t i) {
   const Plan& p = executable_->plan();
   const View& v = p.views[i];
   Tensor& t = tensors_[i];
-  auto& [first, last] = reach_[i];
+  auto& [first, last] = extent_[i];
   t.dtype = v.dtype;
   t.rank = v.rank;
   t.packed = p.buffers[v.buffer].packed ? p.buffers[v.buffer].packed->packing : Packing::kNone;
   const int64_t size = ByteSize(v.dtype);
   bool known = values_[v.offset].known, empty = false;
   for (int d = 0; d < v.rank; ++d) {
-    const Number &n = values_[p.dims[v.first_dim + d]], &s = values_[p.dims[v.first_dim + v.rank + d]];
+    const Scalar &n = values_[p.dims[v.first_dim + d]], &s = values_[p.dims[v.first_dim + v.rank + d]];
     known = known && n.known && s.known && n.bits >= 0;
     t.sizes[d] = n.bits;
     t.strides[d] = s.bits;
@@ -271,19 +271,19 @@ void Context::BindView(int32_t i) {
 }
 
 bool Context::Fits(int32_t view) const {
-  const auto& [first, last] = reach_[view];
+  const auto& [first, last] = extent_[view];
   return first >= 0 && last < bytes_[executable_->root_[executable_->plan().views[view].buffer]];
 }
 
 // The scratch memory that the kernel of a step counts; 0 where its views are no valid tensors yet.
 int64_t Context::ScratchBytes(const Step& s) {
   // No tensor that is real has more elements; one dim of stride 0 may have any number.
-  constexpr int64_t kMostElements = int64_t{1} << 40, kMost = int64_t{1} << 46;
+  constexpr int64_t kMaxElements = int64_t{1} << 40, kLimit = int64_t{1} << 46;
   const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
   for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
     if (!Fits(s.first_view + k)) return 0;
     if (std::find(all[k].sizes, all[k].sizes + all[k].rank, 0) != all[k].sizes + all[k].rank) return 0;
-    if (all[k].numel() > kMostElements) return 0;
+    if (all[k].numel() > kMaxElements) return 0;
   }
   if (!Numbers(s)) return 0;
   const Plan& p = executable_->plan();
@@ -296,12 +296,12 @@ int64_t Context::ScratchBytes(const Step& s) {
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
                   nullptr,
                   s.kernel->user};
-  const int64_t bytes = CountScratch(*s.kernel, call);
-  return bytes > 0 && bytes <= kMost ? bytes : 0;
+  const int64_t bytes = QueryWorkspace(*s.kernel, call);
+  return bytes > 0 && bytes <= kLimit ? bytes : 0;
 }
 
 // Places the temporaries of the stage, whose views' sizes are known.
-Failure Context::BindMemory(size_t stage) {
+Error Context::BindMemory(size_t stage) {
   const Executable::Stage& s = executable_->stages_[stage];
   const Plan& p = executable_->plan();
   sizes_.resize(s.temporaries.size());
@@ -309,7 +309,7 @@ Failure Context::BindMemory(size_t stage) {
   for (size_t i = 0; i < s.temporaries.size(); ++i) {
     const int32_t b = s.temporaries[i];
     if (b < 0) continue;
-    const Number& n = values_[p.buffers[b].bytes];
+    const Scalar& n = values_[p.buffers[b].bytes];
     bytes_[b] = n.known ? n.bits : -1;  // negative: no view fits
     sizes_[i] = n.known && n.bits > 0 ? n.bits : 0;
   }
@@ -319,9 +319,9 @@ Failure Context::BindMemory(size_t stage) {
   Chunk& chunk = chunks_[stage];
   if (total < 0 || memory() - static_cast<uint64_t>(chunk.bytes) + static_cast<uint64_t>(total) + outputs_bytes_ >
                        options_.memory_limit)
-    return Fail(Failure::kMemory,
+    return Fail(Error::kMemory,
                 "intermediate results take more than " + std::to_string(options_.memory_limit) + " bytes");
-  if ((chunk.bytes < total || !chunk.memory) && !Grow(chunk, total)) return Fail(Failure::kMemory, "out of memory");
+  if ((chunk.bytes < total || !chunk.memory) && !Grow(chunk, total)) return Fail(Error::kMemory, "out of memory");
   for (size_t i = 0; i < s.temporaries.size(); ++i) {
     const int32_t t = s.temporaries[i];
     char* const at = static_cast<char*>(chunk.memory.get()) + offsets_[i];
@@ -334,7 +334,7 @@ Failure Context::BindMemory(size_t stage) {
 }
 
 // The caller's memory for results of the stage.
-Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
+Error Context::Allocate(size_t stage, const AllocateOutput& allocate) {
   const Plan& p = executable_->plan();
   for (int32_t slot : executable_->stages_[stage].outputs) {
     const Output& out = p.outputs[slot];
@@ -344,9 +344,9 @@ Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
     int64_t bytes = ByteSize(out.dtype), step = 1;
     bool fits = true, empty = false;
     for (int d = shape.rank - 1; d >= 0; --d) {
-      const Number& n = values_[out.sizes[d]];
+      const Scalar& n = values_[out.sizes[d]];
       if (!n.known || n.bits < 0)
-        return Fail(Failure::kData, "result " + std::to_string(slot) + ": a size has no value or is negative");
+        return Fail(Error::kData, "result " + std::to_string(slot) + ": a size has no value or is negative");
       shape.sizes[d] = n.bits;
       shape.strides[d] = step;
       empty |= n.bits == 0;
@@ -354,10 +354,10 @@ Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
       fits = fits && !__builtin_mul_overflow(step, factor, &step) && !__builtin_mul_overflow(bytes, factor, &bytes);
     }
     if (!fits || (!empty && static_cast<uint64_t>(bytes) > options_.memory_limit - outputs_bytes_))
-      return Fail(Failure::kMemory, "results take more than " + std::to_string(options_.memory_limit) + " bytes");
+      return Fail(Error::kMemory, "results take more than " + std::to_string(options_.memory_limit) + " bytes");
     if (empty) bytes = 0;
     void* memory = allocate(slot, shape);
-    if (!memory && !empty) return Fail(Failure::kMemory, "out of memory");
+    if (!memory && !empty) return Fail(Error::kMemory, "out of memory");
     outputs_bytes_ += static_cast<uint64_t>(bytes);
     const int32_t buffer = executable_->output_buffer_[slot];
     base_[buffer] = empty ? nowhere : static_cast<char*>(memory);
@@ -367,7 +367,7 @@ Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
 }
 
 // Everything of the stage; `again`: nothing but the caller's memory is new.
-Failure Context::BindStage(size_t stage, bool again) {
+Error Context::BindStage(size_t stage, bool again) {
   const Executable::Stage& s = executable_->stages_[stage];
   const Plan& p = executable_->plan();
   const bool kept = again && bound_[stage];
@@ -375,8 +375,8 @@ Failure Context::BindStage(size_t stage, bool again) {
   if (!kept) {
     for (int32_t e : s.exprs) values_[e] = Evaluate(p.exprs[e], values_, symbols_);
     for (int32_t c : s.checks) {
-      const Number& n = values_[p.checks[c].expr];
-      if (!n.known || n.bits == 0) return Fail(stage == 0 ? Failure::kInput : Failure::kData, p.checks[c].text);
+      const Scalar& n = values_[p.checks[c].expr];
+      if (!n.known || n.bits == 0) return Fail(stage == 0 ? Error::kInput : Error::kData, p.checks[c].text);
     }
   }
   if (stage == 0) {
@@ -386,18 +386,18 @@ Failure Context::BindStage(size_t stage, bool again) {
       auto named = [&] { return "input " + std::to_string(i) + " (" + std::string(name) + ")"; };
       if (want.kind == Input::kUnused) continue;
       for (size_t d = 0; d < want.sizes.size(); ++d) {
-        const Number& n = values_[want.sizes[d]];
+        const Scalar& n = values_[want.sizes[d]];
         if (!n.known || n.bits != inputs_[i].sizes[d])
           return Fail(
-              Failure::kInput,
+              Error::kInput,
               named() + ": size " + std::to_string(d) + " is " + std::to_string(inputs_[i].sizes[d]) +
                   (n.known ? ", the program takes " + std::to_string(n.bits) : ", which the program does not take"));
       }
       if (want.value < 0) continue;
-      const Number& n = values_[want.value];
-      const Number have = Read(inputs_[i].data, inputs_[i].dtype, IsFloating(inputs_[i].dtype));
+      const Scalar& n = values_[want.value];
+      const Scalar have = Read(inputs_[i].data, inputs_[i].dtype, IsFloating(inputs_[i].dtype));
       if (!n.known || n.bits != have.bits)
-        return Fail(Failure::kInput, named() + ": is not the number that the program takes");
+        return Fail(Error::kInput, named() + ": is not the number that the program takes");
     }
     outputs_bytes_ = 0;
     for (size_t b = 0; b < p.buffers.size(); ++b) {
@@ -412,38 +412,39 @@ Failure Context::BindStage(size_t stage, bool again) {
       }
     }
   }
-  if (Failure f = Allocate(stage, *allocate_)) return f;
+  if (Error f = Allocate(stage, *allocate_)) return f;
   if (!kept) {
     for (int32_t v : s.views)
-      if (!executable_->fixed_[v] || !ever_[stage]) BindView(v);
-    if (Failure f = BindMemory(stage)) return f;
+      if (!executable_->fixed_[v] || !ever_bound_[stage]) BindView(v);
+    if (Error f = BindMemory(stage)) return f;
   }
   for (int32_t v : kept ? s.callers_views : s.views) {
     const int32_t buffer = executable_->root_[p.views[v].buffer];
-    tensors_[v].data = Fits(v) ? base_[buffer] + (reach_[v].second < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
+    tensors_[v].data =
+        Fits(v) ? base_[buffer] + (extent_[v].second < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
   }
-  bound_[stage] = ever_[stage] = 1;
+  bound_[stage] = ever_bound_[stage] = 1;
   return {};
 }
 
-Failure Context::Settle(int32_t symbol, Number value) {
+Error Context::SetSymbol(int32_t symbol, Scalar value) {
   const Symbol& s = executable_->plan().symbols[symbol];
-  if (!value.known) return Fail(Failure::kData, s.name + " has no value");
+  if (!value.known) return Fail(Error::kData, s.name + " has no value");
   if (!s.real && (value.bits < s.min || value.bits > s.max))
-    return Fail(Failure::kData, s.name + " = " + std::to_string(value.bits) + " is outside " + std::to_string(s.min) +
-                                    " to " + std::to_string(s.max));
+    return Fail(Error::kData, s.name + " = " + std::to_string(value.bits) + " is outside " + std::to_string(s.min) +
+                                  " to " + std::to_string(s.max));
   symbols_[symbol] = value;
   return BindStage(static_cast<size_t>(executable_->symbol_stage_[symbol]), false);
 }
 
 // Whether the views of a step can be used.
-Failure Context::Usable(const Step& s) const {
+Error Context::Usable(const Step& s) const {
   for (int32_t v = s.first_view; v < s.first_view + s.inputs + s.outputs; ++v) {
-    if (!bound_[executable_->view_stage_[v]]) return Fail(Failure::kPlan, "sizes are not known yet");
-    if (!tensors_[v].data) return Fail(Failure::kData, "a tensor of these sizes does not fit its memory");
+    if (!bound_[executable_->view_stage_[v]]) return Fail(Error::kPlan, "sizes are not known yet");
+    if (!tensors_[v].data) return Fail(Error::kData, "a tensor of these sizes does not fit its memory");
   }
   if (executable_->may_overlap_[&s - executable_->plan().steps.data()] && Overlap(s))
-    return Fail(Failure::kPlan, "a result lies where another tensor of its step does");
+    return Fail(Error::kPlan, "a result lies where another tensor of its step does");
   return {};
 }
 
@@ -456,12 +457,12 @@ bool Context::Overlap(const Step& s) const {
   const int32_t overwritten = executable_->overwritten_[&s - p.steps.data()];
   for (int32_t k = s.first_view + s.inputs; k < s.first_view + s.inputs + s.outputs; ++k)
     for (int32_t j = s.first_view; j < k; ++j) {
-      if (root(j) != root(k) || reach_[j].second < reach_[k].first || reach_[k].second < reach_[j].first) continue;
+      if (root(j) != root(k) || extent_[j].second < extent_[k].first || extent_[k].second < extent_[j].first) continue;
       const Tensor &a = tensors_[j], &b = tensors_[k];
       bool same = (s.kernel->elementwise || j - s.first_view == overwritten) && j < s.first_view + s.inputs &&
                   a.data == b.data && a.rank == b.rank && ByteSize(a.dtype) == ByteSize(b.dtype);
       for (int d = 0; same && d < a.rank; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
-      if (!same && !AreBeside(a, b)) return true;
+      if (!same && !InterleavedDisjoint(a, b)) return true;
     }
   return false;
 }
@@ -471,7 +472,7 @@ bool Context::Numbers(const Step& s) {
   ints_.clear();
   floats_.clear();
   for (int32_t k = 0; k < s.ints + s.floats; ++k) {
-    const Number& n = values_[p.numbers[s.first_number + k]];
+    const Scalar& n = values_[p.numbers[s.first_number + k]];
     if (!n.known) return false;
     if (k < s.ints)
       ints_.push_back(n.bits);
@@ -481,16 +482,16 @@ bool Context::Numbers(const Step& s) {
   return true;
 }
 
-Failure Context::RunKernel(const Step& s) {
+Error Context::RunKernel(const Step& s) {
   const Plan& p = executable_->plan();
   const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
   if (s.kernel->elementwise) {
     const Tensor& shape = all[s.inputs];
     for (const Tensor& t : all)
       if (t.rank != shape.rank || std::memcmp(t.sizes, shape.sizes, sizeof(int64_t) * static_cast<size_t>(t.rank)) != 0)
-        return Fail(Failure::kData, "the sizes of operands and result do not agree");
+        return Fail(Error::kData, "the sizes of operands and result do not agree");
   }
-  if (!Numbers(s)) return Fail(Failure::kData, "a number has no value");
+  if (!Numbers(s)) return Fail(Error::kData, "a number has no value");
   const Block& block = scratch_of_[&s - p.steps.data()];
   scratch_.Reset(block.at, block.bytes);
   const Call call{all.first(s.inputs),
@@ -502,7 +503,7 @@ Failure Context::RunKernel(const Step& s) {
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
                   &scratch_,
                   s.kernel->user};
-  if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
+  if (const char* why = s.kernel->run(call)) return Fail(Error::kData, why);
   if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
   return {};
 }
@@ -538,11 +539,11 @@ std::string Context::ShapesOf(int32_t step) const {
   return shapes;
 }
 
-Failure Context::Steps() {
+Error Context::Steps() {
   const Plan& p = executable_->plan();
   const int32_t end = static_cast<int32_t>(p.steps.size());
-  auto truth = [&](int32_t e, bool* holds) -> Failure {
-    if (!values_[e].known) return Fail(Failure::kData, "a number has no value");
+  auto truth = [&](int32_t e, bool* holds) -> Error {
+    if (!values_[e].known) return Fail(Error::kData, "a number has no value");
     *holds = values_[e].bits != 0;
     return {};
   };
@@ -550,9 +551,9 @@ Failure Context::Steps() {
   for (int32_t i = 0; i < end;) {
     const Step& s = p.steps[i];
     int32_t next = i + 1;
-    Failure f;
+    Error f;
     if (left-- == 0)
-      return {Failure::kData, "the run takes more than " + std::to_string(options_.step_limit) + " steps", i};
+      return {Error::kData, "the run takes more than " + std::to_string(options_.step_limit) + " steps", i};
     bool holds = true;
     const auto begin = options_.profile ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     switch (s.kind) {
@@ -563,11 +564,11 @@ Failure Context::Steps() {
       case Step::kPublish: {
         const Tensor& t = tensors_[s.first_view];
         f = Usable(s);
-        if (!f && t.numel() < 1) f = Fail(Failure::kData, "a number of nothing");
-        if (!f) f = Settle(s.symbol, Read(t.data, t.dtype, p.symbols[s.symbol].real));
+        if (!f && t.numel() < 1) f = Fail(Error::kData, "a number of nothing");
+        if (!f) f = SetSymbol(s.symbol, Read(t.data, t.dtype, p.symbols[s.symbol].real));
         break;
       }
-      case Step::kSet: f = Settle(s.symbol, values_[s.expr]); break;
+      case Step::kSet: f = SetSymbol(s.symbol, values_[s.expr]); break;
       case Step::kJump: next = s.target; break;
       case Step::kUnless:
         f = truth(s.expr, &holds);
@@ -575,7 +576,7 @@ Failure Context::Steps() {
         break;
       case Step::kCheck:
         f = truth(s.expr, &holds);
-        if (!f && !holds) f = Fail(Failure::kData, p.texts[s.target]);
+        if (!f && !holds) f = Fail(Error::kData, p.texts[s.target]);
         break;
     }
     if (f) {
@@ -590,20 +591,20 @@ Failure Context::Steps() {
   return {};
 }
 
-Failure Context::Run(std::span<const Tensor> inputs, const AllocateOutput& allocate) try {
+Error Context::Run(std::span<const Tensor> inputs, const AllocateOutput& allocate) try {
   allocate_ = &allocate;
   last_symbols_ = symbols_;
-  if (Failure f = Start(inputs)) {
+  if (Error f = Start(inputs)) {
     symbols_ = last_symbols_;
     return f;
   }
   bool again = bound_[0] != 0;
   for (const Binding& b : executable_->plan().bindings)
     again = again && last_symbols_[b.symbol].known && last_symbols_[b.symbol].bits == symbols_[b.symbol].bits;
-  if (Failure f = BindStage(0, again)) return f;
+  if (Error f = BindStage(0, again)) return f;
   return Steps();
 } catch (const std::bad_alloc&) {
-  return Fail(Failure::kMemory, "out of memory");
+  return Fail(Error::kMemory, "out of memory");
 }
 
 }  // namespace slipway::kernels

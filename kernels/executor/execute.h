@@ -19,7 +19,7 @@
 namespace slipway::kernels {
 
 // What went wrong, for people.
-struct Failure {
+struct Error {
   enum Kind : uint8_t {
     kNone,
     kInput,   // an input is not what the plan takes
@@ -98,7 +98,7 @@ struct RunOptions {
 // each result, as soon as its sizes are known.
 using AllocateOutput = std::function<void*(int32_t slot, const Tensor& shape)>;
 
-// What a profiled step did, where it is products of matrices (kernels/products/product.h).
+// What a profiled step did, where it is products of matrices (kernels/gemm/product.h).
 struct Work {
   double operations = 0;  // multiplications and additions
   double bytes = 0;       // of right matrices, once a product
@@ -112,11 +112,11 @@ class Context {
 
   // Runs on these inputs, in the plan's order. They may have any strides; what is not dense is copied. Outputs hold
   // nothing of use after a failure.
-  Failure Run(std::span<const Tensor> inputs, const AllocateOutput& allocate);
+  Error Run(std::span<const Tensor> inputs, const AllocateOutput& allocate);
 
   // How long each state of the plan would be after a run on these inputs, whose states need no memory yet and may have
   // any size along the dim that grows; -1 for those that do not grow. Nothing is run.
-  Failure LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths);
+  Error LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths);
 
   // Nanoseconds in each step since the profile was reset, where options.profile asks for it.
   std::span<const int64_t> profile() const { return nanoseconds_; }
@@ -146,40 +146,40 @@ class Context {
   // At least so many bytes, in place of what the chunk has; false where there are none.
   bool Grow(Chunk& chunk, int64_t bytes);
 
-  Failure Start(std::span<const Tensor> inputs);
-  Failure BindSymbols(std::span<const Tensor> inputs);
-  Failure BindStage(size_t stage, bool again);
-  Failure BindMemory(size_t stage);
+  Error Start(std::span<const Tensor> inputs);
+  Error BindSymbols(std::span<const Tensor> inputs);
+  Error BindStage(size_t stage, bool again);
+  Error BindMemory(size_t stage);
   int64_t ScratchBytes(const Step& s);
   void BindView(int32_t view);
-  Failure Allocate(size_t stage, const AllocateOutput& allocate);
-  Failure Steps();
-  Failure Usable(const Step& s) const;
+  Error Allocate(size_t stage, const AllocateOutput& allocate);
+  Error Steps();
+  Error Usable(const Step& s) const;
   bool Overlap(const Step& s) const;
-  Failure RunKernel(const Step& s);
+  Error RunKernel(const Step& s);
   void CountWork(const Step& s, const Call& call);
   bool Numbers(const Step& s);  // into ints_ and floats_; false where one has no value
   bool Fits(int32_t view) const;
-  Failure Settle(int32_t symbol, Number value);
+  Error SetSymbol(int32_t symbol, Scalar value);
 
   std::shared_ptr<const Executable> executable_;
   RunOptions options_;
   const AllocateOutput* allocate_ = nullptr;
   uint64_t outputs_bytes_ = 0;
-  std::vector<Number> symbols_, last_symbols_, values_, lengths_;
-  std::vector<Tensor> inputs_;                      // dense
-  std::vector<Chunk> copies_;                       // of inputs that came otherwise
-  std::vector<char*> base_;                         // of buffers
-  std::vector<int64_t> bytes_;                      // of buffers
-  std::vector<Tensor> tensors_;                     // of views
-  std::vector<std::pair<int64_t, int64_t>> reach_;  // first and last byte of views, relative to their buffers
-  std::vector<Chunk> chunks_;                       // of stages
+  std::vector<Scalar> symbols_, last_symbols_, values_, lengths_;
+  std::vector<Tensor> inputs_;                       // dense
+  std::vector<Chunk> copies_;                        // of inputs that came otherwise
+  std::vector<char*> base_;                          // of buffers
+  std::vector<int64_t> bytes_;                       // of buffers
+  std::vector<Tensor> tensors_;                      // of views
+  std::vector<std::pair<int64_t, int64_t>> extent_;  // first and last byte of views, relative to their buffers
+  std::vector<Chunk> chunks_;                        // of stages
   struct Block {
     char* at = nullptr;
     int64_t bytes = 0;
   };
-  std::vector<Block> scratch_of_;      // of steps: among the temporaries
-  std::vector<uint8_t> bound_, ever_;  // stages: in this run, in any run
+  std::vector<Block> scratch_of_;            // of steps: among the temporaries
+  std::vector<uint8_t> bound_, ever_bound_;  // stages: in this run, in any run
   std::vector<int64_t> nanoseconds_;
   std::vector<Work> work_;
   std::vector<int64_t> sizes_, offsets_, ints_;

@@ -67,16 +67,16 @@ struct Expr {
 int Operands(Expr::Op op);
 
 // A value: an integer, or the bits of a double.
-struct Number {
+struct Scalar {
   int64_t bits = 0;
   bool known = false;
-  static Number Int(int64_t v) { return {v, true}; }
-  static Number Real(double v) { return {std::bit_cast<int64_t>(v), true}; }
+  static Scalar Int(int64_t v) { return {v, true}; }
+  static Scalar Real(double v) { return {std::bit_cast<int64_t>(v), true}; }
   double real() const { return std::bit_cast<double>(bits); }
 };
 
 // The value of `e`, whose operands' values are in `values`.
-Number Evaluate(const Expr& e, std::span<const Number> values, std::span<const Number> symbols);
+Scalar Evaluate(const Expr& e, std::span<const Scalar> values, std::span<const Scalar> symbols);
 
 }  // namespace slipway::kernels
 

@@ -33,7 +33,7 @@ struct Symbol {
 struct WeightMatrix {
   DType dtype = DType::kF32;
   int64_t k = 0, n = 0, row = 0, column = 0;
-  Packing packing = Packing::kPanels;
+  Packing packing = Packing::kNr16;
   // of kFilters (conv/filters.h), whose k is taps · channels of a group, and kTaps, whose n is outs · taps
   int64_t groups = 1, taps = 1;
   bool operator==(const WeightMatrix&) const = default;
@@ -51,8 +51,8 @@ struct Buffer {
   int32_t bytes = 0;               // expression
   const void* constant = nullptr;  // kConstant
   int32_t slot = 0;                // kInput, kOutput, kState: which input or output
-  // kConstant: what the memory is packed as (panels.h). `bytes` is the size unpacked, which views of it are bounded by;
-  // only products take one, as this matrix.
+  // kConstant: what the memory is packed as (gemm/packing.h). `bytes` is the size unpacked, which views of it are
+  // bounded by; only products take one, as this matrix.
   std::optional<WeightMatrix> packed;
 };
 

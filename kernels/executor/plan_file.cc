@@ -154,14 +154,14 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
       if (fits = packed.size() >= 5; !fits) return;
       const bool byte = to.dtype == DType::kI8 || to.dtype == DType::kU8;
       // Filters say groups and taps, too.
-      const bool taps = packed[4] == static_cast<int64_t>(Packing::kTaps);
-      const bool filters = packed.size() == 7 && (taps || packed[4] == static_cast<int64_t>(Packing::kFilters)) &&
+      const bool taps = packed[4] == static_cast<int64_t>(Packing::kTransposedConvFilters);
+      const bool filters = packed.size() == 7 && (taps || packed[4] == static_cast<int64_t>(Packing::kConvFilters)) &&
                            to.dtype == DType::kF32;
       fits = (packed.size() == 5 || filters) && packed[0] > 0 && packed[1] > 0 &&
-             packed[4] >= static_cast<int64_t>(Packing::kPanels) &&
-             (filters || packed[4] <= static_cast<int64_t>(byte                 ? Packing::kUnsignedNibbles
-                                                           : IsFloat8(to.dtype) ? Packing::kQuads
-                                                                                : Packing::kPanels));
+             packed[4] >= static_cast<int64_t>(Packing::kNr16) &&
+             (filters || packed[4] <= static_cast<int64_t>(byte                 ? Packing::kNr16UInt4
+                                                           : IsFloat8(to.dtype) ? Packing::kNr16K4
+                                                                                : Packing::kNr16));
       if (!fits) return;
       to.packed = {to.dtype, packed[0], packed[1], packed[2], packed[3], static_cast<Packing>(packed[4])};
       if (filters) {

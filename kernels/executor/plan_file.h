@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/executor/plan.h"
-#include "kernels/products/panels.h"
+#include "kernels/gemm/packing.h"
 
 namespace slipway::kernels {
 

@@ -13,7 +13,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kMostRows = 256;  // above, no loop depends on them
+constexpr int64_t kMaxRows = 256;  // above, no loop depends on them
 
 class Reader {
  public:
@@ -62,11 +62,11 @@ class Reader {
   }
 
   template <typename F>
-  std::vector<Number> With(F value) const {
-    std::vector<Number> symbols, values;
+  std::vector<Scalar> With(F value) const {
+    std::vector<Scalar> symbols, values;
     for (const Symbol& s : p_.symbols) {
       const std::optional<int64_t> v = value(s, static_cast<int64_t>(symbols.size()));
-      symbols.push_back(!v ? Number{} : s.real ? Number::Real(static_cast<double>(*v)) : Number::Int(*v));
+      symbols.push_back(!v ? Scalar{} : s.real ? Scalar::Real(static_cast<double>(*v)) : Scalar::Int(*v));
     }
     values.reserve(p_.exprs.size());
     for (const Expr& e : p_.exprs) values.push_back(Evaluate(e, values, symbols));
@@ -91,10 +91,10 @@ class Reader {
   }
 
   // The least and the largest number of rows; 0: not known.
-  int64_t RowsWith(const std::vector<Number>& values, const Step& s, const ProductSize& m) const {
+  int64_t RowsWith(const std::vector<Scalar>& values, const Step& s, const ProductSize& m) const {
     int64_t rows = 1;
     for (int d = m.first; d < m.last; ++d) {
-      const Number& n = values[p_.dims[p_.views[s.first_view + m.tensor].first_dim + d]];
+      const Scalar& n = values[p_.dims[p_.views[s.first_view + m.tensor].first_dim + d]];
       if (!n.known || n.bits < 1 || __builtin_mul_overflow(rows, n.bits, &rows)) return 0;
     }
     return rows;
@@ -116,8 +116,8 @@ class Reader {
       return;
     }
     int64_t from = RowsWith(least_, s, p.m), to = RowsWith(most_, s, p.m);
-    if (from == 0 || from > StepCall::kMostElements || (to != 0 && to < from)) from = 1, to = 0;
-    const int64_t tried = to == 0 ? std::max(from, kMostRows) : std::max(from, std::min(to, kMostRows));
+    if (from == 0 || from > StepCall::kMaxElements || (to != 0 && to < from)) from = 1, to = 0;
+    const int64_t tried = to == 0 ? std::max(from, kMaxRows) : std::max(from, std::min(to, kMaxRows));
     for (int64_t rows = from; rows <= tried; ++rows) {
       Product at;
       if (!s.kernel->product(call, rows, &at)) return out->clear();
@@ -129,7 +129,7 @@ class Reader {
 
   const Plan& p_;
   std::vector<bool> symbolic_;               // of expressions: whether they depend on a symbol
-  std::vector<Number> some_, least_, most_;  // their values
+  std::vector<Scalar> some_, least_, most_;  // their values
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/executor/plan.h"
-#include "kernels/products/product.h"
+#include "kernels/gemm/product.h"
 
 namespace slipway::kernels {
 

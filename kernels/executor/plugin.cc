@@ -19,7 +19,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kMostArgs = 1 << 16, kMostText = 1 << 20;
+constexpr int64_t kMaxArgs = 1 << 16, kMaxText = 1 << 20;
 constexpr size_t kErrorText = 512;
 
 // A view of the tensor, whose sizes and strides stay its own.
@@ -41,7 +41,7 @@ class Args {
   // False where they make no sense.
   bool Read() {
     int64_t n;
-    if (!Next(&n) || n < 0 || n > kMostArgs) return false;
+    if (!Next(&n) || n < 0 || n > kMaxArgs) return false;
     for (; n > 0; --n) {
       slipway_kernel_arg arg{};
       const std::string* name = Text();
@@ -84,7 +84,7 @@ class Args {
       case PluginArg::kInts: return Several(c_.ints, &at_, &arg->value.ints, &arg->count);
       case PluginArg::kFloats: return Several(c_.floats, &float_, &arg->value.floats, &arg->count);
       case PluginArg::kTensors: {
-        if (!Next(&n) || n < 0 || n > kMostArgs) return false;
+        if (!Next(&n) || n < 0 || n > kMaxArgs) return false;
         std::vector<const DLTensor*>& list = lists_.emplace_back();
         for (int64_t i = 0, given; i < n; ++i) {
           if (!Next(&given)) return false;
@@ -114,7 +114,7 @@ class Args {
   }
   const std::string* Text() {
     int64_t n;
-    if (!Next(&n) || n < 0 || n > kMostText) return nullptr;
+    if (!Next(&n) || n < 0 || n > kMaxText) return nullptr;
     std::string& text = texts_.emplace_back();
     for (int64_t word = 0; n > 0; --n, word >>= 8) {
       if (text.size() % 8 == 0 && !Next(&word)) return nullptr;
@@ -178,7 +178,7 @@ const char* RunSizes(const Call& c) {
   const slipway_kernel& k = *static_cast<const slipway_kernel*>(c.user);
   Args args(c);
   int64_t n, dtype, rank, all = 0;
-  if (!args.Read() || !args.Next(&n) || n < 0 || n > kMostArgs) return kMalformed;
+  if (!args.Read() || !args.Next(&n) || n < 0 || n > kMaxArgs) return kMalformed;
   const Tensor& to = c.out[0];
   if (to.dtype != DType::kI64 || to.rank != 1 || !to.is_contiguous()) return kMalformed;
   std::vector<DLTensor> outputs;

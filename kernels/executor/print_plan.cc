@@ -52,10 +52,10 @@ class Printer {
                        : b.kind == Buffer::kOutput                          ? "out" + std::to_string(b.slot)
                        : b.kind == Buffer::kConstant                        ? "c" + std::to_string(constants++)
                                                                             : "t" + std::to_string(temporaries++));
-    std::vector<Number> symbols;
+    std::vector<Scalar> symbols;
     for (const Symbol& s : p_.symbols) {
       const int64_t value = 1009 + 2 * static_cast<int64_t>(symbols.size() * symbols.size());
-      symbols.push_back(s.real ? Number::Real(static_cast<double>(value)) : Number::Int(value));
+      symbols.push_back(s.real ? Scalar::Real(static_cast<double>(value)) : Scalar::Int(value));
     }
     for (const Expr& e : p_.exprs) values_.push_back(Evaluate(e, values_, symbols));
   }
@@ -105,7 +105,7 @@ class Printer {
     const int32_t *sizes = p_.dims.data() + v.first_dim, *strides = sizes + v.rank;
     int64_t step = 1;
     for (int d = v.rank - 1; d >= 0; --d) {
-      const Number &size = values_[sizes[d]], &stride = values_[strides[d]];
+      const Scalar &size = values_[sizes[d]], &stride = values_[strides[d]];
       if (!size.known || !stride.known || (size.bits != 1 && stride.bits != step)) return false;
       step *= size.bits;
     }
@@ -191,7 +191,7 @@ class Printer {
   const Plan& p_;
   std::vector<std::string> names_;  // of buffers
   std::vector<const View*> seen_;   // of buffers: the first view
-  std::vector<Number> values_;      // of expressions, for some values of the symbols
+  std::vector<Scalar> values_;      // of expressions, for some values of the symbols
 };
 
 }  // namespace

@@ -7,15 +7,15 @@ namespace {
 constexpr int64_t kFar = int64_t{1} << 60;
 
 // False for what has no elements, or more than memory has.
-bool TensorOf(const Plan& p, const View& v, const std::vector<Number>& values, Tensor* t) {
+bool TensorOf(const Plan& p, const View& v, const std::vector<Scalar>& values, Tensor* t) {
   t->dtype = v.dtype, t->rank = v.rank;
   const auto& packed = p.buffers[v.buffer].packed;
   t->packed = packed ? packed->packing : Packing::kNone;
   int64_t elements = 1, reach = 0;
   for (int d = 0; d < v.rank; ++d) {
-    const Number &size = values[p.dims[v.first_dim + d]], &stride = values[p.dims[v.first_dim + v.rank + d]];
+    const Scalar &size = values[p.dims[v.first_dim + d]], &stride = values[p.dims[v.first_dim + v.rank + d]];
     if (!size.known || !stride.known || size.bits < 1 || __builtin_mul_overflow(elements, size.bits, &elements) ||
-        elements > StepCall::kMostElements)
+        elements > StepCall::kMaxElements)
       return false;
     t->sizes[d] = size.bits,
     t->strides[d] = size.bits == 1 && (stride.bits > kFar || stride.bits < -kFar) ? 0 : stride.bits;
@@ -29,13 +29,13 @@ bool TensorOf(const Plan& p, const View& v, const std::vector<Number>& values, T
 
 }  // namespace
 
-bool StepCall::Bind(const Plan& plan, const Step& step, const std::vector<Number>& values) {
+bool StepCall::Bind(const Plan& plan, const Step& step, const std::vector<Scalar>& values) {
   tensors.resize(static_cast<size_t>(step.inputs + step.outputs));
   ints.clear(), reals.clear();
   for (size_t i = 0; i < tensors.size(); ++i)
     if (!TensorOf(plan, plan.views[step.first_view + static_cast<int32_t>(i)], values, &tensors[i])) return false;
   for (int32_t k = 0; k < step.ints + step.floats; ++k) {
-    const Number& n = values[plan.numbers[step.first_number + k]];
+    const Scalar& n = values[plan.numbers[step.first_number + k]];
     if (!n.known) return false;
     if (k < step.ints)
       ints.push_back(n.bits);

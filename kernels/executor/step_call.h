@@ -12,7 +12,7 @@ namespace slipway::kernels {
 
 // Refers to itself: stays where it is.
 struct StepCall {
-  static constexpr int64_t kMostElements = int64_t{1} << 40;
+  static constexpr int64_t kMaxElements = int64_t{1} << 40;
 
   StepCall() = default;
   StepCall(const StepCall&) = delete;
@@ -20,7 +20,7 @@ struct StepCall {
 
   // With these values of the plan's expressions; the tensors of `call` get sizes and no memory. False where a value is
   // not known, or a tensor has no elements or more than memory has.
-  bool Bind(const Plan& plan, const Step& step, const std::vector<Number>& values);
+  bool Bind(const Plan& plan, const Step& step, const std::vector<Scalar>& values);
 
   std::vector<Tensor> tensors;
   std::vector<int64_t> ints;

@@ -1,7 +1,8 @@
-// Instruction set "avxvnni": AVX2 with sums of four products of bytes (AVX-VNNI). Its other loops are those of avx2.cc.
+// Instruction set "avxvnni": AVX2 with sums of four int8 products (AVX-VNNI). All other micro-kernels are those of
+// avx2.cc.
 #if defined(__x86_64__)
 #define SLIPWAY_ISA_NAME "avxvnni"
-#define SLIPWAY_DOT_TABLE kDotAvxVnni
+#define SLIPWAY_INT8_GEMM_TABLE kInt8GemmAvxVnni
 #define SLIPWAY_ISA_BYTES 32
-#include "kernels/isa/dot_set.h"
+#include "kernels/isa/int8_gemm_isa.inc.h"
 #endif

@@ -9,22 +9,22 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/isa/bf16.h"
-#include "kernels/isa/dot.h"
+#include "kernels/isa/bf16_gemm.h"
+#include "kernels/isa/int8_gemm.h"
 
 namespace slipway::kernels {
 
 #if defined(__aarch64__)
 extern const Isa kIsaNeon;
-extern const DotIsa kDotNeon;
+extern const Int8GemmMicrokernels kInt8GemmNeon;
 #else
 extern const Isa kIsaBase;
-extern const DotIsa kDotBase;
+extern const Int8GemmMicrokernels kInt8GemmBase;
 #endif
 #if defined(__x86_64__)
 extern const Isa kIsaAvx2, kIsaAvx512;
-extern const DotIsa kDotAvx2, kDotAvxVnni, kDotAvx512, kDotAvx512Vnni;
-extern const Bf16Isa kBf16Avx512;
+extern const Int8GemmMicrokernels kInt8GemmAvx2, kInt8GemmAvxVnni, kInt8GemmAvx512, kInt8GemmAvx512Vnni;
+extern const Bf16GemmMicrokernels kBf16GemmAvx512;
 #endif
 
 namespace {
@@ -37,38 +37,40 @@ bool HasAvxVnni() {
 }
 #endif
 
-// From the plainest to the best. Sets that add a few instructions share the other loops with the one that they add them
-// to.
+// From the oldest to the newest. Sets that add a few instructions share all other micro-kernels with the one they
+// extend.
+
 struct Row {
   const char* name;
   const Isa* isa;
-  const DotIsa* dot;
-  const Bf16Isa* bf16;  // or null
+  const Int8GemmMicrokernels* int8_gemm;
+  const Bf16GemmMicrokernels* bf16_gemm;  // or null
   bool (*present)();
 };
 constexpr Row kRows[] = {
 #if defined(__aarch64__)
-    {"neon", &kIsaNeon, &kDotNeon, nullptr, [] { return true; }},
+    {"neon", &kIsaNeon, &kInt8GemmNeon, nullptr, [] { return true; }},
 #else
-    {"v2", &kIsaBase, &kDotBase, nullptr, [] { return true; }},
+    {"v2", &kIsaBase, &kInt8GemmBase, nullptr, [] { return true; }},
 #endif
 #if defined(__x86_64__)
-    {"avx2", &kIsaAvx2, &kDotAvx2, nullptr,
+    {"avx2", &kIsaAvx2, &kInt8GemmAvx2, nullptr,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }},
-    {"avxvnni", &kIsaAvx2, &kDotAvxVnni, nullptr, HasAvxVnni},
-    {"avx512", &kIsaAvx512, &kDotAvx512, nullptr,
+    {"avxvnni", &kIsaAvx2, &kInt8GemmAvxVnni, nullptr, HasAvxVnni},
+    {"avx512", &kIsaAvx512, &kInt8GemmAvx512, nullptr,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
      }},
-    {"avx512vnni", &kIsaAvx512, &kDotAvx512Vnni, nullptr, [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
-    {"avx512bf16", &kIsaAvx512, &kDotAvx512Vnni, &kBf16Avx512,
+    {"avx512vnni", &kIsaAvx512, &kInt8GemmAvx512Vnni, nullptr,
+     [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
+    {"avx512bf16", &kIsaAvx512, &kInt8GemmAvx512Vnni, &kBf16GemmAvx512,
      [] { return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16"); }},
 #endif
 };
 
-// Each row needs what the rows of the other loops before it need; one that adds instructions may be missing between
+// A row with its own Isa requires the earlier ones with their own; rows that extend another may be missing between
 // them.
 const Row& Choose() {
   const char* cap = IsaCap();
@@ -95,8 +97,8 @@ const Row* Find(const char* name) {
 }  // namespace
 
 const Isa& BestIsa() { return *Best().isa; }
-const DotIsa& BestDot() { return *Best().dot; }
-const Bf16Isa* BestBf16() { return Best().bf16; }
+const Int8GemmMicrokernels& BestInt8Gemm() { return *Best().int8_gemm; }
+const Bf16GemmMicrokernels* BestBf16Gemm() { return Best().bf16_gemm; }
 
 const char* IsaCap() {
   const char* cap = std::getenv("SLIPWAY_ISA");
@@ -109,9 +111,9 @@ const Isa* FindIsa(const char* name) {
   const Row* r = Find(name);
   return r != nullptr && std::strcmp(r->isa->name, name) == 0 ? r->isa : nullptr;
 }
-const DotIsa* FindDot(const char* name) {
+const Int8GemmMicrokernels* FindInt8Gemm(const char* name) {
   const Row* r = Find(name);
-  return r != nullptr ? r->dot : nullptr;
+  return r != nullptr ? r->int8_gemm : nullptr;
 }
 
 }  // namespace slipway::kernels

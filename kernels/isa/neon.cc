@@ -1,10 +1,10 @@
-// Instruction set "neon": body.h for Arm's 64-bit processors, which all have these vectors (NEON) and conversions of
+// Instruction set "neon": isa.inc.h for Arm's 64-bit processors, which all have these vectors (NEON) and conversions of
 // f16.
 #if defined(__aarch64__)
 #define SLIPWAY_ISA_NAME "neon"
 #define SLIPWAY_ISA_TABLE kIsaNeon
-#define SLIPWAY_DOT_TABLE kDotNeon
+#define SLIPWAY_INT8_GEMM_TABLE kInt8GemmNeon
 #define SLIPWAY_ISA_BYTES 16
 #define SLIPWAY_ISA_ROWS 12
-#include "kernels/isa/body.h"
+#include "kernels/isa/isa.inc.h"
 #endif

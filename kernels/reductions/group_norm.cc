@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/check.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kBlock = 8192;       // numbers of a block in planes
 constexpr int64_t kBlockLast = 16384;  // about so many with channels last
-constexpr int64_t kLeastRows = 64;     // of these: so many times fewer are a block's sums, one a channel
+constexpr int64_t kMinRows = 64;       // of these: so many times fewer are a block's sums, one a channel
 constexpr int64_t kGrain = 2;          // of these
 
 // Of `count` numbers: their sum, and that of the squares of their distances from their mean.
@@ -59,7 +59,7 @@ struct Image {
     }
     // In planes, the channels of a group lie together.
     numbers = channels / groups * places;
-    rows = planes ? kBlock : std::max(kLeastRows, kBlockLast / channels / 8 * 8);
+    rows = planes ? kBlock : std::max(kMinRows, kBlockLast / channels / 8 * 8);
     blocks = ((planes ? numbers : places) + rows - 1) / rows;
   }
   const float* sample(int64_t n) const { return x.as<float>() + n * x.strides[0]; }
@@ -78,8 +78,8 @@ void OfPlanes(const Image& x, const Workers* workers, Moments* to) {
                                 n = std::min(kBlock, x.numbers - first);
                   const float* const from = x.sample(group / x.groups) + group % x.groups * x.numbers + first;
                   Moments& m = to[i];
-                  m.count = static_cast<double>(n), m.sum = BestIsa().sum(from, n);
-                  m.squares = BestIsa().sum_squares(from, n, m.mean());
+                  m.count = static_cast<double>(n), m.sum = BestIsa().reduction.sum(from, n);
+                  m.squares = BestIsa().reduction.sum_squares(from, n, m.mean());
                 }
               });
 }
@@ -88,16 +88,16 @@ void OfRows(const Image& x, const Workers* workers, Scratch& scratch, Moments* t
   ParallelFor(scratch, workers, x.x.sizes[0] * x.blocks, kGrain, [&](int64_t begin, int64_t end, Scratch& own) {
     double *const sums = own.Take<double>(channels), *const means = own.Take<double>(channels),
                   *const squares = own.Take<double>(channels);
-    if (own.counting()) return;
+    if (own.querying()) return;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sample = i / x.blocks, block = i % x.blocks, first = block * x.rows,
                     n = std::min(x.rows, x.places - first);
       const float* const from = x.sample(sample) + first * x.pitch;
       const double count = static_cast<double>(n);
       std::fill_n(sums, channels, 0.0), std::fill_n(squares, channels, 0.0);
-      BestIsa().sum_rows(from, x.pitch, n, channels, sums);
+      BestIsa().reduction.sum_rows(from, x.pitch, n, channels, sums);
       for (int64_t c = 0; c < channels; ++c) means[c] = sums[c] / count;
-      BestIsa().sum_squares_of_rows(from, x.pitch, n, channels, means, squares);
+      BestIsa().reduction.sum_squares_of_rows(from, x.pitch, n, channels, means, squares);
       for (int64_t g = 0; g < x.groups; ++g)
         to[(sample * x.groups + g) * x.blocks + block] =
             Together(each, [&](int64_t c) { return Moments{count, sums[g * each + c], squares[g * each + c]}; });
@@ -120,9 +120,9 @@ const char* GroupScales(const Call& c, const GroupNormAttributes& a) {
   Moments* const moments = c.scratch->Take<Moments>(batch * a.groups * image.blocks);
   if (!image.planes)
     OfRows(image, c.workers, *c.scratch, moments);
-  else if (!c.scratch->counting())
+  else if (!c.scratch->querying())
     OfPlanes(image, c.workers, moments);
-  if (c.scratch->counting()) return nullptr;
+  if (c.scratch->querying()) return nullptr;
   const int64_t each = channels / a.groups;
   ParallelFor(
       c.workers, batch * a.groups, (int64_t{1} << 13) / (each + image.blocks) + 1, [&](int64_t begin, int64_t end) {
@@ -142,7 +142,7 @@ const char* GroupScales(const Call& c, const GroupNormAttributes& a) {
 
 constexpr Kernel kKernels[] = {
     With<GroupNormAttributes, GroupScales>(
-        {.name = "group_scales", .outputs = 2, .counts_scratch = true, .pitched = true}),
+        {.name = "group_scales", .outputs = 2, .queries_workspace = true, .pitched = true}),
 };
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -27,7 +27,7 @@ void ForEachRow(const Call& c, F f) {
   ParallelFor(*c.scratch, c.workers, to.numel(), (int64_t{1} << 13) / (n + 1) + 1,
               [&](int64_t first, int64_t end, Scratch& scratch) {
                 T* const row = reads || writes ? scratch.Take<T>(n) : nullptr;
-                if (scratch.counting()) return;
+                if (scratch.querying()) return;
                 for (Positions<2> at(to, {&to, &from}, first); first < end; ++first, at.Next()) {
                   if (reads) LoadRow<T>(at[1], in.dtype, in.strides[last], n, c.compute, row);
                   f(reads ? row : reinterpret_cast<const T*>(at[1]), writes ? row : reinterpret_cast<T*>(at[0]));
@@ -55,7 +55,7 @@ const char* Softmax(const Call& c, const NoAttributes&) {
   return WithFloatType(c.compute, [&]<typename T>() {
     ForEachRow<T>(c, [n](const T* x, T* y) {
       if constexpr (std::is_same_v<T, float>) {
-        (kLog ? BestIsa().log_softmax : BestIsa().softmax)(x, y, n);
+        (kLog ? BestIsa().reduction.log_softmax : BestIsa().reduction.softmax)(x, y, n);
       } else {
         if (n == 0) return;
         T most = x[0], sum = 0;
@@ -82,9 +82,9 @@ const char* Norm(const Call& c, const NormAttributes& a) {
     ForEachRow<T>(c, [&](const T* x, T* y) {
       if constexpr (std::is_same_v<T, float>) {
         if constexpr (kRms)
-          BestIsa().rms_norm(x, weight, static_cast<float>(a.epsilon), y, n);
+          BestIsa().reduction.rms_norm(x, weight, static_cast<float>(a.epsilon), y, n);
         else
-          BestIsa().layer_norm(x, weight, bias, static_cast<float>(a.epsilon), y, n);
+          BestIsa().reduction.layer_norm(x, weight, bias, static_cast<float>(a.epsilon), y, n);
       } else {
         T sum = 0, squares = 0;
         for (int64_t i = 0; i < n && !kRms; ++i) sum += x[i];

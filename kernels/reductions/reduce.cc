@@ -6,12 +6,12 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
-#include "kernels/walk.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -55,9 +55,9 @@ template <bool kSecond, typename T, typename A>
 void AddRow(A& acc, const T* x, int64_t n) {
   constexpr Sums kSums = std::is_same_v<T, float> ? SumsOf<kSecond, A>() : Sums::kNone;
   if constexpr (kSums == Sums::kPlain)
-    acc.AddSum(BestIsa().sum(x, n), n);
+    acc.AddSum(BestIsa().reduction.sum(x, n), n);
   else if constexpr (kSums == Sums::kSquares)
-    acc.AddSum(BestIsa().sum_squares(x, n, acc.center), n);
+    acc.AddSum(BestIsa().reduction.sum_squares(x, n, acc.center), n);
   else if constexpr (!kSecond && requires { acc.AddRow(x, n); })
     acc.AddRow(x, n);
   else
@@ -71,9 +71,9 @@ bool AddSums(A* accs, const float* x, int64_t row, int64_t rows, int64_t n) {
     double sums[kColumns] = {}, centers[kColumns];
     if constexpr (kSums == Sums::kSquares) {
       for (int64_t j = 0; j < n; ++j) centers[j] = accs[j].center;
-      BestIsa().sum_squares_of_rows(x, row, rows, n, centers, sums);
+      BestIsa().reduction.sum_squares_of_rows(x, row, rows, n, centers, sums);
     } else {
-      BestIsa().sum_rows(x, row, rows, n, sums);
+      BestIsa().reduction.sum_rows(x, row, rows, n, sums);
     }
     for (int64_t j = 0; j < n; ++j) accs[j].AddSum(sums[j], rows);
   }
@@ -120,12 +120,12 @@ void Along(const Call& c, int dims, const A& fresh) {
 template <typename A>
 bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n,
                    int64_t to_stride, const A& fresh) {
-  constexpr int64_t kParts = 4, kLeastRows = 32, kLeastNumbers = int64_t{1} << 14;
+  constexpr int64_t kParts = 4, kMinRows = 32, kMinNumbers = int64_t{1} << 14;
   const Tensor* const tensors[] = {&gone};
   int64_t sizes[kMaxRank], steps[1][kMaxRank];
   if (JoinDims(tensors, sizes, steps) != 1) return false;
   const int64_t rows = sizes[0], apart = steps[0][0] / ByteSize(gone.dtype);
-  if (rows < kLeastRows || rows * n < kLeastNumbers) return false;
+  if (rows < kMinRows || rows * n < kMinNumbers) return false;
   const Scratch::Frame frame(*c.scratch);
   const int64_t results = from.numel();
   double* const sums = c.scratch->Take<double>(results * kParts * n);
@@ -135,7 +135,7 @@ bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const 
       const float* const x = reinterpret_cast<const float*>(at[0]) + begin * apart;
       std::fill_n(sums + first * n, n, 0.0);
       for (int64_t j = 0; j < n; j += kColumns)
-        BestIsa().sum_rows(x + j, apart, count, std::min(kColumns, n - j), sums + first * n + j);
+        BestIsa().reduction.sum_rows(x + j, apart, count, std::min(kColumns, n - j), sums + first * n + j);
       if (++first % kParts == 0) at.Next();
     }
   });

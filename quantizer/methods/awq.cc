@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "base/status_macros.h"
-#include "kernels/products/gemm_fast.h"
+#include "kernels/gemm/gemm.h"
 #include "quantizer/methods/methods.h"
 
 namespace slipway::quantizer {
@@ -80,21 +80,21 @@ absl::StatusOr<double> Loss(const CalibratedWeight& q, absl::Span<const float> f
     difference.resize(static_cast<size_t>(rows * count));
     if (!scheme->Quantize(scale(w), row, count, codes.data(), numbers.data()))
       return std::numeric_limits<double>::infinity();
-    kernels::GemmCall g;
+    kernels::GemmParams g;
     g.m = rows, g.n = count, g.k = k;
     g.a = {q.statistics.sample().data(), kernels::DType::kF32, k, 1};
     g.b = {w.data(), kernels::DType::kF32, 1, k};
-    g.c = difference.data(), g.c_row = count;
+    g.c = difference.data(), g.c_stride = count;
     if (seen.empty()) {
       // x · (W - Q / c)ᵀ
       loops.times(numbers.data(), inverse.data(), count, k, Rounding::kF32, numbers.data());
       for (size_t i = 0; i < w.size(); ++i) numbers[i] = w[i] - numbers[i];
       g.b.data = numbers.data();
-      kernels::FastGemm(g, nullptr, scratch);
+      kernels::GemmF32(g, nullptr, scratch);
     } else {
-      kernels::FastGemm(g, nullptr, scratch);
+      kernels::GemmF32(g, nullptr, scratch);
       g.a.data = seen.data(), g.b.data = numbers.data(), g.accumulate = true;
-      kernels::FastGemm(g, nullptr, scratch);
+      kernels::GemmF32(g, nullptr, scratch);
     }
     for (float d : difference) loss += static_cast<double>(d) * d;
     row += count;

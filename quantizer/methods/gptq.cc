@@ -17,13 +17,13 @@
 #include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "kernels/products/gemm_fast.h"
+#include "kernels/gemm/gemm.h"
 #include "quantizer/methods/methods.h"
 
 namespace slipway::quantizer {
 namespace {
 
-using kernels::GemmCall;
+using kernels::GemmParams;
 using kernels::ParallelFor;
 using kernels::Scratch;
 using kernels::Workers;
@@ -84,19 +84,19 @@ bool Factor(std::vector<float>& matrix, int64_t n, const Workers* workers, Scrat
     // Below: X = A · L⁻ᵀ; `below` is -X.
     InvertBlock(block.data(), b, inverse.data());
     for (int64_t i = 0; i < b * b; ++i) inverse[static_cast<size_t>(i)] = -inverse[static_cast<size_t>(i)];
-    kernels::FastGemm({m, b, b, {a + k1 * n + k0, kF32, n, 1}, {inverse.data(), kF32, 1, b}, below.data(), b}, workers,
-                      scratch);
+    kernels::GemmF32({m, b, b, {a + k1 * n + k0, kF32, n, 1}, {inverse.data(), kF32, 1, b}, below.data(), b}, workers,
+                     scratch);
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < b; ++j) a[(k1 + i) * n + k0 + j] = -below[static_cast<size_t>(i * b + j)];
     // The rest -= X · Xᵀ.
     for (int64_t j = k1; j < n; j += 2 * kBlock) {
-      GemmCall g{n - j,
-                 std::min(2 * kBlock, n - j),
-                 b,
-                 {below.data() + (j - k1) * b, kF32, b, 1},
-                 {a + j * n + k0, kF32, 1, n}};
-      g.c = a + j * n + j, g.c_row = n, g.accumulate = true;
-      kernels::FastGemm(g, workers, scratch);
+      GemmParams g{n - j,
+                   std::min(2 * kBlock, n - j),
+                   b,
+                   {below.data() + (j - k1) * b, kF32, b, 1},
+                   {a + j * n + k0, kF32, 1, n}};
+      g.c = a + j * n + j, g.c_stride = n, g.accumulate = true;
+      kernels::GemmF32(g, workers, scratch);
     }
   }
   return true;
@@ -113,14 +113,14 @@ void Invert(std::vector<float>& matrix, int64_t n, const Workers* workers, Scrat
     ParallelFor(workers, i0 / kBlock, 1, [&](int64_t first, int64_t last) {
       Scratch own;
       for (int64_t j = first * kBlock; j < last * kBlock; j += kBlock)
-        kernels::FastGemm(
+        kernels::GemmF32(
             {b, kBlock, i0 - j, {a + i0 * n + j, kF32, n, 1}, {a + j * n + j, kF32, n, 1}, sums.data() + j, i0},
             nullptr, own);
     });
     for (int64_t i = 0; i < b * b; ++i) inverse[static_cast<size_t>(i)] = -inverse[static_cast<size_t>(i)];
     if (i0 > 0)
-      kernels::FastGemm({b, i0, b, {inverse.data(), kF32, b, 1}, {sums.data(), kF32, i0, 1}, a + i0 * n, n}, workers,
-                        scratch);
+      kernels::GemmF32({b, i0, b, {inverse.data(), kF32, b, 1}, {sums.data(), kF32, i0, 1}, a + i0 * n, n}, workers,
+                       scratch);
     for (int64_t i = 0; i < b; ++i)
       for (int64_t j = 0; j < b; ++j) a[(i0 + i) * n + i0 + j] = j <= i ? -inverse[static_cast<size_t>(i * b + j)] : 0;
   }
@@ -185,10 +185,10 @@ struct Solver {
       for (int64_t r = 0; r < count; ++r)
         SolveBlock(w + r * k, first, last, scale + r * groups, zero + r * groups, errors.data() + r * block);
       if (last == k) break;
-      GemmCall g{
+      GemmParams g{
           count, k - last, last - first, {errors.data(), kF32, block, 1}, {u.data() + first * k + last, kF32, k, 1}};
-      g.c = w + last, g.c_row = k, g.accumulate = true;
-      kernels::FastGemm(g, nullptr, scratch);
+      g.c = w + last, g.c_stride = k, g.accumulate = true;
+      kernels::GemmF32(g, nullptr, scratch);
     }
   }
 

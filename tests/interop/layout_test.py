@@ -508,7 +508,7 @@ def test_depthwise_blocks(tmp_path):
     done = subprocess.run(
         [SLIPWAY, "inspect", "--kernels", tmp_path / "m.so"], check=True, capture_output=True, text=True
     )
-    assert done.stdout.count("in turns with the pointwise ones") == 3, done.stdout
+    assert done.stdout.count("interleaved with the pointwise ones") == 3, done.stdout
 
 
 def test_sums_of_branches_stay_without_algebra(tmp_path):

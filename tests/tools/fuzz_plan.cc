@@ -37,8 +37,8 @@ namespace {
 
 constexpr uint64_t kMemory = uint64_t{1} << 22;  // of temporaries and results
 constexpr uint64_t kSteps = 1000;
-constexpr int64_t kMostElements = 1 << 16;  // of an input
-constexpr int kSeconds = 10;                // of a processor's time, for a case
+constexpr int64_t kMaxElements = 1 << 16;  // of an input
+constexpr int kSeconds = 10;               // of a processor's time, for a case
 
 using Random = std::mt19937_64;
 
@@ -181,7 +181,7 @@ void ChangeTables(Random& random, const std::vector<const Kernel*>& kernels, Pla
           if (field == 1) o->compute = static_cast<DType>(Below(random, kDTypes + 1));
           if (field == 2) o->result = static_cast<DType>(Below(random, kDTypes + 1));
           if (field == 3) Nudge(random, o->inputs, 4);
-          if (field == 4) Nudge(random, o->in[Below(random, ChainOp::kMostInputs)], 4);
+          if (field == 4) Nudge(random, o->in[Below(random, ChainOp::kMaxInputs)], 4);
           if (field == 5 && Below(random, 2))
             Nudge(random, o->slot, 4);
           else if (field == 5)
@@ -216,11 +216,11 @@ std::string RunPlan(Random& random, const Plan& plan) {
                   {.memory_limit = kMemory, .step_limit = kSteps, .workers = pool ? &pool->workers() : nullptr});
   std::string said;
   for (int round = 0; round < 2; ++round) {
-    std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());
+    std::vector<Scalar> symbols(plan.symbols.size()), values(plan.exprs.size());
     for (const Binding& b : plan.bindings) {
       const Symbol& s = plan.symbols[b.symbol];
       const int64_t n = Below(random, 8);
-      symbols[b.symbol] = s.real ? Number::Real(2) : Number::Int(n < s.min ? s.min : n > s.max ? s.max : n);
+      symbols[b.symbol] = s.real ? Scalar::Real(2) : Scalar::Int(n < s.min ? s.min : n > s.max ? s.max : n);
     }
     for (size_t i = 0; i < values.size(); ++i) values[i] = Evaluate(plan.exprs[i], values, symbols);
     std::vector<std::unique_ptr<char[]>> memory;
@@ -231,8 +231,8 @@ std::string RunPlan(Random& random, const Plan& plan) {
       t.rank = static_cast<int>(in.sizes.size());
       int64_t step = 1;
       for (int d = t.rank - 1; d >= 0; --d) {
-        const Number& n = values[in.sizes[d]];
-        t.sizes[d] = n.known && n.bits >= 0 && n.bits <= kMostElements / step ? n.bits : Below(random, 3);
+        const Scalar& n = values[in.sizes[d]];
+        t.sizes[d] = n.known && n.bits >= 0 && n.bits <= kMaxElements / step ? n.bits : Below(random, 3);
         t.strides[d] = step;
         step *= std::max<int64_t>(t.sizes[d], 1);
       }
@@ -241,7 +241,7 @@ std::string RunPlan(Random& random, const Plan& plan) {
       Fill(random, t);
       inputs.push_back(t);
     }
-    const Failure failure = context.Run(inputs, [&](int32_t, const Tensor& shape) -> void* {
+    const Error failure = context.Run(inputs, [&](int32_t, const Tensor& shape) -> void* {
       memory.emplace_back(new char[static_cast<size_t>(shape.numel()) * ByteSize(shape.dtype)]);
       return memory.back().get();
     });

@@ -47,10 +47,10 @@ void Fill(const Tensor& t, uint32_t seed) {
 }
 
 std::vector<Tensor> MakeInputs(const Plan& plan, std::vector<std::vector<char>>* memory) {
-  std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());
+  std::vector<Scalar> symbols(plan.symbols.size()), values(plan.exprs.size());
   for (const Binding& b : plan.bindings) {
     const Symbol& s = plan.symbols[b.symbol];
-    symbols[b.symbol] = s.real ? Number::Real(2) : Number::Int(std::min(std::max<int64_t>(5, s.min), s.max));
+    symbols[b.symbol] = s.real ? Scalar::Real(2) : Scalar::Int(std::min(std::max<int64_t>(5, s.min), s.max));
   }
   for (size_t i = 0; i < values.size(); ++i) values[i] = Evaluate(plan.exprs[i], values, symbols);
   std::vector<Tensor> inputs;
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   Context context(executable);
   std::vector<std::vector<char>> results(plan.outputs.size());
   std::vector<Tensor> outputs(plan.outputs.size());
-  const Failure failure = context.Run(inputs, [&](int32_t slot, const Tensor& shape) -> void* {
+  const Error failure = context.Run(inputs, [&](int32_t slot, const Tensor& shape) -> void* {
     results[slot].resize(static_cast<size_t>(shape.numel()) * ByteSize(shape.dtype) + 1);
     outputs[slot] = shape;
     return outputs[slot].data = results[slot].data();

@@ -58,7 +58,7 @@ void Check(int64_t heads, int64_t groups, int64_t queries, int64_t keys, int64_t
   const Kernel* kernel = FindKernel("attention");
   ASSERT_NE(kernel, nullptr);
   Call call{in, results, DType::kF32, ints, floats};
-  FencedScratch memory(CountScratch(*kernel, call));
+  FencedScratch memory(QueryWorkspace(*kernel, call));
   call.scratch = &*memory;
   ASSERT_EQ(kernel->run(call), nullptr);
   ASSERT_TRUE(memory.sufficed());

@@ -10,7 +10,7 @@
 
 #include "fenced_scratch.h"
 #include "gtest/gtest.h"
-#include "kernels/conv/conv_last.h"
+#include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/filters.h"
 
 namespace slipway::kernels {
@@ -39,7 +39,7 @@ struct Filters {
     if (packed) {
       Floats panels(static_cast<size_t>(shape.floats()));
       PackFilters(data.data(), shape, 0, shape.panels(), panels.data());
-      data = panels, t.packed = Packing::kFilters;
+      data = panels, t.packed = Packing::kConvFilters;
     }
     t.data = data.data();
   }
@@ -79,15 +79,15 @@ void Check(const Case& k, unsigned seed) {
   const Filters first(k.c, in, 1, 1, 1, k.packed, random), taps(k.c, 1, k.ky, k.kx, k.c, k.packed, random),
       second(outs, k.c, 1, 1, 1, k.packed, random);
   const Floats scales = Vector(std::max(k.c, outs), random), shifts = Vector(std::max(k.c, outs), random);
-  const ConvEpilogue clamp{
-      .scale = scales.data(), .shift = shifts.data(), .activation = Activation::kClamp, .low = 0, .high = 6};
-  const ConvEpilogue silu{.scale = scales.data(), .shift = shifts.data(), .activation = Activation::kSilu};
-  ConvEpilogue last{.shift = shifts.data(),
-                    .add = add.data.data(),
-                    .activation = Activation::kHardSwish,
-                    .post_scale = scales.data(),
-                    .post_shift = shifts.data()};
-  if (seed % 4 == 0) last.post_add = add.data.data();
+  const Epilogue clamp{
+      .scale = scales.data(), .bias = shifts.data(), .activation = Activation::kClamp, .min = 0, .max = 6};
+  const Epilogue silu{.scale = scales.data(), .bias = shifts.data(), .activation = Activation::kSilu};
+  Epilogue last{.bias = shifts.data(),
+                .residual = add.data.data(),
+                .activation = Activation::kHardSwish,
+                .post_scale = scales.data(),
+                .post_bias = shifts.data()};
+  if (seed % 4 == 0) last.post_residual = add.data.data();
 
   DepthwiseBlock block;
   block.shape = {k.c, {1, k.sy, k.sx}, {0, k.py, k.px}, {1, k.dy, k.dx}};
@@ -98,14 +98,14 @@ void Check(const Case& k, unsigned seed) {
   Scratch scratch;
   const ConvShape pointwise{1, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
   if (k.before) {
-    ASSERT_TRUE(ConvLast(x.t, first.t, wide.t, pointwise, clamp, nullptr, scratch));
+    ASSERT_TRUE(ConvNhwc(x.t, first.t, wide.t, pointwise, clamp, nullptr, scratch));
   }
-  ASSERT_TRUE(ConvLast(k.before ? wide.t : x.t, taps.t, k.after ? narrow.t : expected.t, block.shape,
+  ASSERT_TRUE(ConvNhwc(k.before ? wide.t : x.t, taps.t, k.after ? narrow.t : expected.t, block.shape,
                        block.depthwise.epilogue, nullptr, scratch));
   if (k.after) {
-    ASSERT_TRUE(ConvLast(narrow.t, second.t, expected.t, pointwise, last, nullptr, scratch));
+    ASSERT_TRUE(ConvNhwc(narrow.t, second.t, expected.t, pointwise, last, nullptr, scratch));
   }
-  ASSERT_TRUE(TakesDepthwiseBlock(x.t, block, out.t));
+  ASSERT_TRUE(CanUseDepthwiseBlock(x.t, block, out.t));
   for (int threads : {1, 2, 3, 16}) {
     std::fill(out.data.begin(), out.data.end(), 99.0f);
     const Workers* const workers = threads == 1 ? nullptr : Threads(threads);
@@ -154,7 +154,7 @@ TEST(DepthwiseBlock, RefusesWhatItsLoopsDoNotTake) {
                          .depthwise = {taps.t, {}},
                          .shape = {16, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}}};
     change(block);
-    return TakesDepthwiseBlock(image, block, result);
+    return CanUseDepthwiseBlock(image, block, result);
   };
   const auto as_it_is = [](DepthwiseBlock&) {};
   EXPECT_TRUE(takes(as_it_is, x.t, out.t));
@@ -173,7 +173,7 @@ TEST(DepthwiseBlock, RefusesWhatItsLoopsDoNotTake) {
   EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.stride[1] = int64_t{1} << 39; }, x.t, Image(1, 4, 1, 12).t));
   EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.dilation[1] = int64_t{1} << 39; }, x.t, out.t));
   EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.before.reset(), b.after.reset(); }, x.t, out.t));
-  EXPECT_FALSE(takes([&](DepthwiseBlock& b) { b.depthwise.epilogue.add = out.data.data(); }, x.t, out.t));
+  EXPECT_FALSE(takes([&](DepthwiseBlock& b) { b.depthwise.epilogue.residual = out.data.data(); }, x.t, out.t));
   EXPECT_FALSE(takes(as_it_is, Image(1, 8, 48, 3).t, Image(1, 4, 48, 3).t));  // rows of few places
 }
 

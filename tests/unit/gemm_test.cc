@@ -9,9 +9,9 @@
 
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
-#include "kernels/isa/bf16.h"
-#include "kernels/products/gemm_fast.h"
-#include "kernels/products/panels.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/packing.h"
+#include "kernels/isa/bf16_gemm.h"
 
 namespace slipway::kernels {
 namespace {
@@ -45,11 +45,11 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
   const Values a((a_turned ? k : m) * a_step + 1, a_type, random), b((b_turned ? n : k) * b_step + 1, b_type, random);
   std::vector<float> c((c_turned ? n : m) * c_step, 0.5f), add(n);
   for (float& x : add) x = static_cast<float>(random() % 100) / 50;
-  GemmCall g;
+  GemmParams g;
   g.m = m, g.n = n, g.k = k;
   g.a = {a.data(), a_type, a_turned ? 1 : a_step, a_turned ? a_step : 1};
   g.b = {b.data(), b_type, b_turned ? 1 : b_step, b_turned ? b_step : 1};
-  g.c = c.data(), g.c_row = c_turned ? 1 : c_step, g.c_column = c_turned ? c_step : 1;
+  g.c = c.data(), g.c_stride = c_turned ? 1 : c_step, g.c_column_stride = c_turned ? c_step : 1;
   g.bias = bias ? add.data() : nullptr;
   g.accumulate = accumulate;
   const MatrixRef right = g.b;  // as the sums are taken from
@@ -68,18 +68,18 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
       }
     if (b_type == DType::kF32) {
       std::vector<float> same(panels.size() / sizeof(float), -1);
-      isa.pack(g.b, k, n, same.data());
+      isa.gemm.pack(g.b, k, n, same.data());
       EXPECT_EQ(std::memcmp(same.data(), panels.data(), panels.size()), 0);
     }
     g.b = {panels.data(), b_type, k, 0};
     g.packed = true;
   }
-  const int64_t floats = isa.gemm_scratch(g);
+  const int64_t floats = isa.gemm.workspace(g);
   constexpr float kFence = 12345;
   Scratch memory;
   float* const scratch = memory.Take<float>(floats + 16);
   std::fill_n(scratch + floats, 16, kFence);
-  isa.gemm(g, scratch);
+  isa.gemm.run(g, scratch);
   for (int i = 0; i < 16; ++i) ASSERT_EQ(scratch[floats + i], kFence);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
@@ -89,7 +89,7 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
             static_cast<double>(a.f32[i * g.a.row + p * g.a.column]) * b.f32[p * right.row + j * right.column];
         want += x, size += std::fabs(x);
       }
-      ASSERT_NEAR(c[i * g.c_row + j * g.c_column], want, 1e-6 * size + 1e-6)
+      ASSERT_NEAR(c[i * g.c_stride + j * g.c_column_stride], want, 1e-6 * size + 1e-6)
           << isa.name << " " << m << "x" << n << "x" << k << " layout " << layout << " at " << i << "," << j;
     }
   // What lies between the rows is as it was.
@@ -122,7 +122,7 @@ TEST(Gemm, EveryIsaAgreesWithSumsInDouble) {
 
 // Products of bf16 by instructions for sums of two: sums in f32 of exact products, whatever the sizes.
 TEST(Gemm, SumsOfTwoProductsOfBF16) {
-  const Bf16Isa* bf16 = BestBf16();
+  const Bf16GemmMicrokernels* bf16 = BestBf16Gemm();
   if (bf16 == nullptr) GTEST_SKIP() << "this processor has no instructions for them";
   std::mt19937 random(5);
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{8, 16, 2}, {13, 70, 64}, {9, 33, 1030}, {37, 129, 2050}})
@@ -131,15 +131,15 @@ TEST(Gemm, SumsOfTwoProductsOfBF16) {
       std::vector<char> panels(static_cast<size_t>(PanelBytes(k, n, DType::kBF16)));
       PackPanels({b.data(), DType::kBF16, 1, k}, k, n, 0, (n - 1) / kPanel + 1, panels.data());
       std::vector<float> c(static_cast<size_t>(m * (n + 1)), 0.5f), bias(static_cast<size_t>(n), 0.25f);
-      GemmCall g;
+      GemmParams g;
       g.m = m, g.n = n, g.k = k;
       g.a = {a.data(), DType::kBF16, k + 2, 1};
       g.b = {panels.data(), DType::kBF16, k, 0};
-      g.packed = true, g.c = c.data(), g.c_row = n + 1, g.accumulate = accumulate;
+      g.packed = true, g.c = c.data(), g.c_stride = n + 1, g.accumulate = accumulate;
       g.bias = accumulate ? nullptr : bias.data();
-      ASSERT_TRUE(bf16->takes(g));
-      std::vector<float> scratch(static_cast<size_t>(bf16->scratch(g)));
-      bf16->gemm(g, scratch.data());
+      ASSERT_TRUE(bf16->supports(g));
+      std::vector<float> scratch(static_cast<size_t>(bf16->workspace(g)));
+      bf16->run(g, scratch.data());
       for (int64_t i = 0; i < m; ++i) {
         ASSERT_EQ(c[static_cast<size_t>(i * (n + 1) + n)], 0.5f);
         for (int64_t j = 0; j < n; ++j) {
@@ -154,13 +154,13 @@ TEST(Gemm, SumsOfTwoProductsOfBF16) {
         }
       }
       // Odd k, few rows and other types are not taken.
-      GemmCall other = g;
+      GemmParams other = g;
       other.k = 3;
-      EXPECT_FALSE(bf16->takes(other));
+      EXPECT_FALSE(bf16->supports(other));
       other = g, other.m = 2;
-      EXPECT_FALSE(bf16->takes(other));
+      EXPECT_FALSE(bf16->supports(other));
       other = g, other.a.dtype = DType::kF32;
-      EXPECT_FALSE(bf16->takes(other));
+      EXPECT_FALSE(bf16->supports(other));
     }
 }
 

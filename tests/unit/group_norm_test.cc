@@ -39,7 +39,7 @@ const char* RunWith(const Call& call, const Workers* workers) {
   const Kernel& kernel = *FindKernel("group_scales");
   Call c = call;
   c.workers = workers;
-  FencedScratch memory(CountScratch(kernel, c));
+  FencedScratch memory(QueryWorkspace(kernel, c));
   c.scratch = &*memory;
   const char* why = kernel.run(c);
   EXPECT_TRUE(memory.sufficed());

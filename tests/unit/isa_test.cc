@@ -56,7 +56,7 @@ TEST(Isa, FunctionsAreWithinAFewUlps) {
       for (int i = 0; i <= 20003; ++i) x.push_back(r.low + (r.high - r.low) * (static_cast<float>(i) / 20003));
       for (float small = 1e-30f; small < 1; small *= 1.7f) x.push_back(small);
       y.resize(x.size());
-      isa->row[static_cast<int>(r.op)](x.data(), y.data(), static_cast<int64_t>(x.size()));
+      isa->elementwise.unary[static_cast<int>(r.op)](x.data(), y.data(), static_cast<int64_t>(x.size()));
       for (size_t i = 0; i < x.size(); ++i)
         ASSERT_LE(Ulps(y[i], r.exact(x[i])), r.ulps)
             << isa->name << " op " << static_cast<int>(r.op) << " of " << x[i] << ": " << y[i];
@@ -68,8 +68,8 @@ TEST(Isa, GeluIsNearTheExactOne) {
     for (int i = -8000; i <= 8000; ++i) {
       const float x = static_cast<float>(i) / 1000;
       float y, z;
-      isa->row[static_cast<int>(RowOp::kGelu)](&x, &y, 1);
-      isa->row[static_cast<int>(RowOp::kGeluTanh)](&x, &z, 1);
+      isa->elementwise.unary[static_cast<int>(RowOp::kGelu)](&x, &y, 1);
+      isa->elementwise.unary[static_cast<int>(RowOp::kGeluTanh)](&x, &z, 1);
       const double t = x;
       ASSERT_NEAR(y, t * 0.5 * std::erfc(-t * std::sqrt(0.5)), 1e-6) << isa->name << " " << x;
       ASSERT_NEAR(z, t * 0.5 * (1 + std::tanh(0.7978845608028654 * (t + 0.044715 * t * t * t))), 1e-6)
@@ -79,7 +79,7 @@ TEST(Isa, GeluIsNearTheExactOne) {
     for (float x : {-6.0f, -100.0f, -1e4f, -1e30f})
       for (RowOp op : {RowOp::kGelu, RowOp::kGeluTanh}) {
         float y;
-        isa->row[static_cast<int>(op)](&x, &y, 1);
+        isa->elementwise.unary[static_cast<int>(op)](&x, &y, 1);
         EXPECT_EQ(y, 0) << isa->name << " " << x;
       }
 }
@@ -89,7 +89,7 @@ TEST(Isa, InfinitiesAndNan) {
   for (const Isa* isa : Present()) {
     auto of = [&](RowOp op, float x) {
       float y;
-      isa->row[static_cast<int>(op)](&x, &y, 1);
+      isa->elementwise.unary[static_cast<int>(op)](&x, &y, 1);
       return y;
     };
     EXPECT_EQ(of(RowOp::kExp, inf), inf);
@@ -136,16 +136,16 @@ TEST(Isa, RowsOfAllLengths) {
       double most = x[0], sum = 0, mean = 0, variance = 0;
       for (float v : x) most = std::max<double>(most, v), mean += v / static_cast<double>(n);
       for (float v : x) sum += std::exp(v - most), variance += (v - mean) * (v - mean) / static_cast<double>(n);
-      isa->softmax(x.data(), y.data(), n);
+      isa->reduction.softmax(x.data(), y.data(), n);
       for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], std::exp(x[i] - most) / sum, 1e-6) << isa->name << " " << n;
-      isa->log_softmax(x.data(), y.data(), n);
+      isa->reduction.log_softmax(x.data(), y.data(), n);
       for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], x[i] - most - std::log(sum), 1e-5) << isa->name << " " << n;
-      isa->layer_norm(x.data(), weight.data(), bias.data(), 1e-5f, y.data(), n);
+      isa->reduction.layer_norm(x.data(), weight.data(), bias.data(), 1e-5f, y.data(), n);
       for (int64_t i = 0; i < n; ++i)
         ASSERT_NEAR(y[i], (x[i] - mean) / std::sqrt(variance + 1e-5) * weight[i] + bias[i], 1e-4)
             << isa->name << " " << n;
       for (int one : {0, 1, 2}) {
-        isa->pair[static_cast<int>(PairOp::kDiv)](x.data(), bias.data(), y.data(), n, one);
+        isa->elementwise.binary[static_cast<int>(PairOp::kDiv)](x.data(), bias.data(), y.data(), n, one);
         for (int64_t i = 0; i < n; ++i) {
           const float want = x[one == 1 ? 0 : i] / bias[one == 2 ? 0 : i];
           ASSERT_TRUE(y[i] == want || (std::isnan(want) && std::isnan(y[i])));
@@ -158,15 +158,16 @@ TEST(Isa, MatricesAreTransposed) {
   for (const Isa* isa : Present())
     for (int64_t rows : {1, 3, 4, 15, 16, 17, 40, 64, 65, 130})
       for (int64_t columns : {1, 2, 4, 7, 8, 15, 16, 20, 33}) {
-        const int64_t from_row = rows + 3, to_row = columns + 2;
-        std::vector<uint32_t> from(static_cast<size_t>(columns * from_row)), to(static_cast<size_t>(rows * to_row), 7);
+        const int64_t from_stride = rows + 3, to_stride = columns + 2;
+        std::vector<uint32_t> from(static_cast<size_t>(columns * from_stride)),
+            to(static_cast<size_t>(rows * to_stride), 7);
         // any bits, those of NaN too
         for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint32_t>(i * 2654435761u);
-        isa->transpose(from.data(), from_row, to.data(), to_row, rows, columns);
+        isa->elementwise.transpose(from.data(), from_stride, to.data(), to_stride, rows, columns);
         for (int64_t i = 0; i < rows; ++i)
-          for (int64_t j = 0; j < to_row; ++j)
-            ASSERT_EQ(to[static_cast<size_t>(i * to_row + j)],
-                      j < columns ? from[static_cast<size_t>(j * from_row + i)] : 7)
+          for (int64_t j = 0; j < to_stride; ++j)
+            ASSERT_EQ(to[static_cast<size_t>(i * to_stride + j)],
+                      j < columns ? from[static_cast<size_t>(j * from_stride + i)] : 7)
                 << isa->name << " " << rows << " x " << columns << " at " << i << "," << j;
       }
 }
@@ -178,7 +179,7 @@ TEST(Isa, BytesAreWidened) {
     const Isa* isa = FindIsa(name);
     for (int64_t n = 1; isa != nullptr && n < 100; ++n) {
       std::vector<float> to(static_cast<size_t>(n) + 1, 7);
-      isa->widen(bytes.data() + 1, DType::kI8, to.data(), n);
+      isa->elementwise.convert_to_f32(bytes.data() + 1, DType::kI8, to.data(), n);
       for (int64_t i = 0; i < n; ++i)
         ASSERT_EQ(to[static_cast<size_t>(i)], static_cast<float>(bytes[static_cast<size_t>(i) + 1])) << name;
       ASSERT_EQ(to.back(), 7);

@@ -73,7 +73,7 @@ TEST(KernelArguments, MakeNoSense) {
             for (Tensor& t : *list) t.data = nullptr;
           Call counts = call;
           counts.in = no_in, counts.out = no_out;
-          ASSERT_GE(CountScratch(*k, counts), 0) << k->name;
+          ASSERT_GE(QueryWorkspace(*k, counts), 0) << k->name;
         }
         const char* why = kernels::Run(*k, call);
         done += why == nullptr;

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/products/gemm_fast.h"
-#include "kernels/products/panels.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/packing.h"
 
 namespace slipway::kernels {
 namespace {
@@ -97,24 +97,24 @@ TEST(Parallel, ProductsAreTheSameBits) {
         for (std::vector<float>* v : {&a, &b, &add})
           for (float& x : *v) x = range(random);
         Scratch scratch;
-        GemmCall g;
+        GemmParams g;
         g.m = s.m, g.n = s.n, g.k = s.k;
         g.a = {a.data(), DType::kF32, s.k, 1};
         g.b = {b.data(), DType::kF32, b_turned ? 1 : s.n, b_turned ? s.k : 1};
-        g.c = alone.data(), g.c_row = s.n;
+        g.c = alone.data(), g.c_stride = s.n;
         g.bias = bias ? add.data() : nullptr;
-        FastGemm(g, nullptr, scratch);
+        GemmF32(g, nullptr, scratch);
         g.c = together.data();
-        FastGemm(g, &pool->workers(), scratch);
+        GemmF32(g, &pool->workers(), scratch);
         EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0)
             << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
         std::vector<char> panels(static_cast<size_t>(PanelBytes(s.k, s.n, DType::kF32)));
         PackPanels(g.b, s.k, s.n, 0, (s.n + kPanel - 1) / kPanel, panels.data());
         g.b = {panels.data(), DType::kF32, s.k, 0};
         g.packed = true;
-        FastGemm(g, &pool->workers(), scratch);
+        GemmF32(g, &pool->workers(), scratch);
         g.c = alone.data();
-        FastGemm(g, nullptr, scratch);
+        GemmF32(g, nullptr, scratch);
         EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0)
             << "packed " << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
       }

@@ -17,8 +17,8 @@ constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeri
 
 TEST(Expressions, RoundAsTorchDoesAndNeverWrap) {
   auto of = [](Expr::Op op, int64_t a, int64_t b) {
-    const Number values[] = {Number::Int(a), Number::Int(b)};
-    const Number n = Evaluate({.op = op, .a = 0, .b = 1}, values, {});
+    const Scalar values[] = {Scalar::Int(a), Scalar::Int(b)};
+    const Scalar n = Evaluate({.op = op, .a = 0, .b = 1}, values, {});
     return n.known ? n.bits : -77;
   };
   EXPECT_EQ(of(Expr::kFloorDiv, -7, 2), -4);
@@ -35,7 +35,7 @@ TEST(Expressions, RoundAsTorchDoesAndNeverWrap) {
 }
 
 TEST(Expressions, WhatIsNotChosenNeedNoValue) {
-  const Number values[] = {Number::Int(0), Number{}, Number::Int(5)};
+  const Scalar values[] = {Scalar::Int(0), Scalar{}, Scalar::Int(5)};
   EXPECT_EQ(Evaluate({.op = Expr::kSelect, .a = 0, .b = 1, .c = 2}, values, {}).bits, 5);
   EXPECT_EQ(Evaluate({.op = Expr::kMul, .a = 0, .b = 1}, values, {}).bits, 0);
   EXPECT_FALSE(Evaluate({.op = Expr::kAdd, .a = 0, .b = 1}, values, {}).known);
@@ -175,7 +175,7 @@ TEST(Execute, OnePlanServesAllSizes) {
     std::iota(x.begin(), x.end(), 1.f);
     const Tensor in[] = {Of(x, DType::kF32)};
     Result out;
-    const Failure f = c.Run(in, out.into());
+    const Error f = c.Run(in, out.into());
     ASSERT_FALSE(f) << f.text;
     ASSERT_EQ(out.data.size(), n);
     EXPECT_EQ(out.data[n - 1], static_cast<float>(n * n));
@@ -189,18 +189,18 @@ TEST(Execute, ScratchLiesAmongTemporaries) {
   static constexpr int64_t kCounts = 1000;
   const kernels::Kernel probe = {.name = "probe",
                                  .run = [](const Call& c) -> const char* {
-                                   const bool counting = c.scratch->counting();
-                                   char* const at = c.scratch->Take<char>(!counting ? static_cast<int64_t>(takes)
+                                   const bool querying = c.scratch->querying();
+                                   char* const at = c.scratch->Take<char>(!querying ? static_cast<int64_t>(takes)
                                                                           : c.in[0].sizes[0] == 7
                                                                               ? std::numeric_limits<int64_t>::max()
                                                                               : kCounts);
-                                   if (counting) return nullptr;
+                                   if (querying) return nullptr;
                                    std::memset(at, 0x7f, takes);
                                    std::copy_n(c.in[0].as<float>(), c.in[0].numel(), c.out[0].as<float>());
                                    return nullptr;
                                  },
                                  .inputs = 1,
-                                 .counts_scratch = true};
+                                 .queries_workspace = true};
   Made m = Chain();
   m.plan.steps[1].kernel = &probe;
   std::string why;
@@ -242,22 +242,22 @@ TEST(Execute, InputsAreCheckedAndMadeDense) {
   auto refused = [&](Tensor t) { return c.Run(std::vector<Tensor>{t}, out.into()); };
   Tensor wrong = strided;
   wrong.dtype = DType::kI32;
-  EXPECT_EQ(refused(wrong).kind, Failure::kInput);
+  EXPECT_EQ(refused(wrong).kind, Error::kInput);
   wrong = strided;
   wrong.rank = 2;
   wrong.sizes[1] = 1;
-  EXPECT_EQ(refused(wrong).kind, Failure::kInput);
+  EXPECT_EQ(refused(wrong).kind, Error::kInput);
   wrong = strided;
   wrong.sizes[0] = 101;
   EXPECT_NE(refused(wrong).text.find("n = 101"), std::string::npos);
   wrong.sizes[0] = -1;
-  EXPECT_EQ(refused(wrong).kind, Failure::kInput);
-  EXPECT_EQ(c.Run({}, out.into()).kind, Failure::kInput);
+  EXPECT_EQ(refused(wrong).kind, Error::kInput);
+  EXPECT_EQ(c.Run({}, out.into()).kind, Error::kInput);
   ASSERT_FALSE(refused(strided));
   Context small(Executable::Make(Chain().plan, &why), {.memory_limit = 64});
   wrong.sizes[0] = 100;
   wrong.strides[0] = 0;
-  EXPECT_EQ(small.Run(std::vector<Tensor>{wrong}, out.into()).kind, Failure::kMemory);
+  EXPECT_EQ(small.Run(std::vector<Tensor>{wrong}, out.into()).kind, Error::kMemory);
 }
 
 TEST(Execute, SizesMayDependOnData) {
@@ -283,14 +283,14 @@ TEST(Execute, SizesMayDependOnData) {
   for (int64_t n : {4, 0, 5}) {
     std::vector<int64_t> in = {n};
     Result out;
-    const Failure f = c.Run(std::vector<Tensor>{Of(in, DType::kI64)}, out.into());
+    const Error f = c.Run(std::vector<Tensor>{Of(in, DType::kI64)}, out.into());
     ASSERT_FALSE(f) << f.text;
     ASSERT_EQ(out.data.size(), static_cast<size_t>(n));
   }
   std::vector<int64_t> in = {6};
   Result out;
-  const Failure f = c.Run(std::vector<Tensor>{Of(in, DType::kI64)}, out.into());
-  EXPECT_EQ(f.kind, Failure::kData);
+  const Error f = c.Run(std::vector<Tensor>{Of(in, DType::kI64)}, out.into());
+  EXPECT_EQ(f.kind, Error::kData);
   EXPECT_EQ(f.step, 0);
 }
 
@@ -327,7 +327,7 @@ TEST(Execute, LoopsKeepWhatTheyUse) {
   Context c(e);
   std::vector<float> in = {1, 2, 3};
   Result out;
-  const Failure f = c.Run(std::vector<Tensor>{Of(in, DType::kF32)}, out.into());
+  const Error f = c.Run(std::vector<Tensor>{Of(in, DType::kF32)}, out.into());
   ASSERT_FALSE(f) << f.text;
   EXPECT_EQ(out.data, (std::vector<float>{-1, -2, -3}));
 }
@@ -370,7 +370,7 @@ TEST(Execute, RefusesWhatIsMalformed) {
   Context c(Executable::Make(m.plan, &why));
   std::vector<float> x = {1, 2};
   Result out;
-  EXPECT_EQ(c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into()).kind, Failure::kData);
+  EXPECT_EQ(c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into()).kind, Error::kData);
 }
 
 TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
@@ -385,30 +385,30 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
     Result out;
     std::vector<Tensor> inputs(m.plan.inputs.size());
     inputs[0] = Of(x, DType::kF32);
-    Failure f = c.Run(inputs, out.into());
+    Error f = c.Run(inputs, out.into());
     if (!f) {
       EXPECT_EQ(out.data, (std::vector<float>{1, 4, 9}));
     }
     return f.kind;
   };
-  EXPECT_EQ(run([](Made&) {}), Failure::kNone);
+  EXPECT_EQ(run([](Made&) {}), Error::kNone);
   // An elementwise result may be its operand, no other may.
   auto in_place = [](Made& m) { m.plan.views[3].buffer = m.plan.views[4].buffer = 1; };
-  EXPECT_EQ(run(in_place), Failure::kNone);
+  EXPECT_EQ(run(in_place), Error::kNone);
   EXPECT_EQ(run([&](Made& m) {
               in_place(m);
               m.plan.steps[1].kernel = FindKernel("cumsum");
             }),
-            Failure::kPlan);
+            Error::kPlan);
   // Its elements neither.
-  EXPECT_EQ(run([](Made& m) { m.plan.dims[m.plan.views[1].first_dim + 1] = m.Int(0); }), Failure::kData);
+  EXPECT_EQ(run([](Made& m) { m.plan.dims[m.plan.views[1].first_dim + 1] = m.Int(0); }), Error::kData);
   // A number that nothing depends on has none at all.
   EXPECT_EQ(run([](Made& m) {
               m.plan.inputs.push_back({"unused", Input::kUnused, DType::kF32, {}, -1});
               m.plan.views[0].buffer = m.Buf(Buffer::kInput, m.Int(1), 4, 1);
               m.plan.dims[m.plan.views[0].first_dim] = m.plan.dims[m.plan.views[1].first_dim] = m.Int(1);
             }),
-            Failure::kData);
+            Error::kData);
   // Nor is an operand larger than memory, wherever its elements lie.
   EXPECT_EQ(run(
                 [](Made& m) {
@@ -416,7 +416,7 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
                   m.plan.dims[m.plan.views[0].first_dim + 1] = m.Int(0);
                 },
                 {.memory_limit = 1 << 20}),
-            Failure::kData);
+            Error::kData);
 }
 
 // Rows of 16 bytes, three of them: from the first two numbers of each their squares are made, beside them.
@@ -445,19 +445,19 @@ TEST(Execute, ResultsMayLieBesideOperandsInTheSameRows) {
     std::vector<float> in = {1, 2, 3, 4, 5, 6};
     const Tensor input = Of(in, DType::kF32);
     Result out;
-    const Failure f = c.Run({&input, 1}, out.into());
+    const Error f = c.Run({&input, 1}, out.into());
     if (!f) {
       EXPECT_EQ(out.data, (std::vector<float>{1, 4, 9, 16, 25, 36}));
     }
     return f.kind;
   };
-  EXPECT_EQ(run(8, 4), Failure::kNone);
-  EXPECT_EQ(run(24, 8), Failure::kNone);    // every second row
-  EXPECT_EQ(run(4, 4), Failure::kPlan);     // one of them is the operand's
-  EXPECT_EQ(run(12, 4), Failure::kPlan);    // the next row's
-  EXPECT_EQ(run(8, 3), Failure::kPlan);     // other rows
-  EXPECT_EQ(run(8, 4, 2), Failure::kPlan);  // beyond the row
-  EXPECT_EQ(run(8, 1, 4), Failure::kPlan);  // by columns
+  EXPECT_EQ(run(8, 4), Error::kNone);
+  EXPECT_EQ(run(24, 8), Error::kNone);    // every second row
+  EXPECT_EQ(run(4, 4), Error::kPlan);     // one of them is the operand's
+  EXPECT_EQ(run(12, 4), Error::kPlan);    // the next row's
+  EXPECT_EQ(run(8, 3), Error::kPlan);     // other rows
+  EXPECT_EQ(run(8, 4, 2), Error::kPlan);  // beyond the row
+  EXPECT_EQ(run(8, 1, 4), Error::kPlan);  // by columns
 }
 
 // A vector that grows: out = -state after x is put behind it.
@@ -498,7 +498,7 @@ TEST(Execute, StatesGrowWhereTheyLie) {
     ASSERT_FALSE(c.LengthsAfter(in, {&after, 1}));
     EXPECT_EQ(after, length + 2);
     Result out;
-    const Failure f = c.Run(in, out.into());
+    const Error f = c.Run(in, out.into());
     ASSERT_FALSE(f) << f.text;
     want.insert(want.end(), {-1, -2});
     EXPECT_EQ(out.data, want);
@@ -507,12 +507,12 @@ TEST(Execute, StatesGrowWhereTheyLie) {
   // More than there is room for, or than the plan takes.
   Result out;
   std::vector<Tensor> in = {Of(x, DType::kF32), Of(state, DType::kF32), number};
-  EXPECT_EQ(c.Run(in, out.into()).kind, Failure::kData);
+  EXPECT_EQ(c.Run(in, out.into()).kind, Error::kData);
   EXPECT_EQ(state[4], 0);
   length = 10;
   EXPECT_NE(c.Run(in, out.into()).text.find("length = 10"), std::string::npos);
   int64_t after = 0;
-  EXPECT_EQ(c.LengthsAfter(in, {&after, 1}).kind, Failure::kInput);
+  EXPECT_EQ(c.LengthsAfter(in, {&after, 1}).kind, Error::kInput);
 }
 
 TEST(Execute, MalformedStatesAreRefused) {
@@ -546,7 +546,7 @@ TEST(Execute, LoopsMayBeEnded) {
   Context c(e, {.step_limit = 1000});
   std::vector<float> x = {1, 2, 3};
   Result out;
-  EXPECT_EQ(c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into()).kind, Failure::kData);
+  EXPECT_EQ(c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into()).kind, Error::kData);
 }
 
 }  // namespace

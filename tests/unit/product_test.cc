@@ -8,9 +8,9 @@
 #include "gtest/gtest.h"
 #include "kernels/executor/execute.h"
 #include "kernels/executor/plan_products.h"
-#include "kernels/isa/bf16.h"
-#include "kernels/isa/dot.h"
-#include "kernels/products/product.h"
+#include "kernels/gemm/product.h"
+#include "kernels/isa/bf16_gemm.h"
+#include "kernels/isa/int8_gemm.h"
 
 namespace slipway::kernels {
 namespace {
@@ -37,7 +37,7 @@ TEST(Products, MatmulTakesTheLoopThatItNames) {
   for (int64_t k : {64, 65})
     for (DType a : {DType::kF32, DType::kBF16})
       for (int64_t m = 1; m < 40; ++m) {
-        const Tensor in[] = {Dense(a, {m, k}), Dense(DType::kBF16, {k, n}, Packing::kPanels)},
+        const Tensor in[] = {Dense(a, {m, k}), Dense(DType::kBF16, {k, n}, Packing::kNr16)},
                      out[] = {Dense(DType::kF32, {m, n})};
         Call c{.in = in, .out = out};
         const Product p = Of("matmul", c);
@@ -47,11 +47,11 @@ TEST(Products, MatmulTakesTheLoopThatItNames) {
         EXPECT_EQ(p.operations, 2.0 * static_cast<double>(m * k * n));
         EXPECT_EQ(p.bytes, 2.0 * static_cast<double>(k * n));
         const std::string_view way = p.loop.way;
-        const int64_t scratch = CountScratch(*FindKernel("matmul"), c);
+        const int64_t scratch = QueryWorkspace(*FindKernel("matmul"), c);
         if (way == "sums of two products of bf16") {
-          ASSERT_NE(BestBf16(), nullptr);
-          EXPECT_STREQ(p.loop.isa, BestBf16()->name);
-          EXPECT_EQ(scratch, Rounded(BestBf16()->scratch({}))) << m;
+          ASSERT_NE(BestBf16Gemm(), nullptr);
+          EXPECT_STREQ(p.loop.isa, BestBf16Gemm()->name);
+          EXPECT_EQ(scratch, Rounded(BestBf16Gemm()->workspace({}))) << m;
         } else {
           EXPECT_STREQ(p.loop.isa, BestIsa().name);
           EXPECT_EQ(way == "packed panels read once", scratch == Rounded((k + 64) * m)) << way << " " << m << " " << k;
@@ -65,26 +65,26 @@ TEST(Products, MatmulTakesTheLoopThatItNames) {
 
 TEST(Products, QuantLinearTakesTheLoopThatItNames) {
   const int64_t k = 64, n = 48;
-  for (Packing packing : {Packing::kQuads, Packing::kNibbles})
+  for (Packing packing : {Packing::kNr16K4, Packing::kNr16Int4})
     for (int64_t groups : {1, 2, 32})
       for (DType rounded : {DType::kF32, DType::kBF16, DType::kF16})
         for (int64_t m = 1; m < 40; ++m) {
           const Tensor in[] = {Dense(DType::kF32, {m, k}), Dense(DType::kI8, {k, n}, packing),
-                               Dense(DType::kF32, {groups, n}, Packing::kPanels)};
+                               Dense(DType::kF32, {groups, n}, Packing::kNr16)};
           const Tensor out[] = {Dense(DType::kF32, {m, n})};
           const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32), 0};
           Call c{.in = in, .out = out};
           c.ints = ints;
           const Product p = Of("quant_linear", c);
           EXPECT_EQ(p.groups, groups);
-          EXPECT_EQ(p.bytes, static_cast<double>(k * n / (packing == Packing::kNibbles ? 2 : 1) + groups * n * 4));
+          EXPECT_EQ(p.bytes, static_cast<double>(k * n / (packing == Packing::kNr16Int4 ? 2 : 1) + groups * n * 4));
           const std::string_view way = p.loop.way;
-          const int64_t scratch = CountScratch(*FindKernel("quant_linear"), c),
+          const int64_t scratch = QueryWorkspace(*FindKernel("quant_linear"), c),
                         blocks = k / (groups == 1 ? 64 : k / groups);
-          const bool digits = BestDot().digit_product != nullptr && rounded == DType::kF32 && groups <= 2;
-          EXPECT_EQ(digits, way == "floats as three digits, sums of four products (VNNI)") << m << " " << groups;
+          const bool digits = BestInt8Gemm().split_int8_gemm != nullptr && rounded == DType::kF32 && groups <= 2;
+          EXPECT_EQ(digits, way == "floats as three int8 slices, sums of four products (VNNI)") << m << " " << groups;
           if (digits) {  // what they are, or what the others take where a row has none
-            EXPECT_STREQ(p.loop.isa, BestDot().name);
+            EXPECT_STREQ(p.loop.isa, BestInt8Gemm().name);
             EXPECT_GE(scratch, Rounded(m * k * 3 / 4) + Rounded(m * blocks * 3) + Rounded(m * blocks));
           } else {
             EXPECT_STREQ(p.loop.isa, BestIsa().name);
@@ -95,30 +95,30 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
 
 TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
   const int64_t k = 64, n = 48;
-  for (Packing packing : {Packing::kQuads, Packing::kNibbles})
+  for (Packing packing : {Packing::kNr16K4, Packing::kNr16Int4})
     for (int64_t groups : {1, 4})
       for (int64_t m : {1, 3, 40}) {
         const Tensor in[] = {Dense(DType::kI8, {m, k}), Dense(DType::kI8, {k, n}, packing),
-                             Dense(DType::kF32, {groups, n}, Packing::kPanels), Dense(DType::kF32, {m, 1})};
+                             Dense(DType::kF32, {groups, n}, Packing::kNr16), Dense(DType::kF32, {m, 1})};
         const Tensor out[] = {Dense(DType::kF32, {m, n})};
         const int64_t ints[] = {0, static_cast<int64_t>(DType::kF32)};
         Call c{.in = in, .out = out};
         c.ints = ints;
         const Product p = Of("integer_linear", c);
-        const bool nibbles = packing == Packing::kNibbles;
-        const DotIsa& best = BestDot();
+        const bool nibbles = packing == Packing::kNr16Int4;
+        const Int8GemmMicrokernels& best = BestInt8Gemm();
         EXPECT_EQ(p.groups, groups);
         EXPECT_STREQ(p.loop.isa, best.name);
-        EXPECT_STREQ(p.loop.way, best.way[nibbles]);
+        EXPECT_STREQ(p.loop.way, best.algorithm[nibbles]);
         // Rows of activations as that loop reads them, their scales and sums.
-        EXPECT_EQ(CountScratch(*FindKernel("integer_linear"), c),
+        EXPECT_EQ(QueryWorkspace(*FindKernel("integer_linear"), c),
                   Rounded(m) + Rounded(m * best.row_bytes(k, nibbles) / 4) + Rounded(m * groups));
       }
   // The ways differ in what these rows are: of 16 bits, or of bytes.
   for (const char* name : {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "neon"}) {
-    const DotIsa* isa = FindDot(name);
+    const Int8GemmMicrokernels* isa = FindInt8Gemm(name);
     for (int nibbles = 0; isa != nullptr && nibbles < 2; ++nibbles) {
-      const std::string_view way = isa->way[nibbles];
+      const std::string_view way = isa->algorithm[nibbles];
       const bool bytes = way == "sums of four products (VNNI)" || way == "products of bytes, pairs in 16 bits" ||
                          (nibbles && way == "32-bit products");
       EXPECT_EQ(isa->row_bytes(64, nibbles != 0) < 2 * 64, bytes) << name << " " << way;
@@ -145,7 +145,7 @@ TEST(Products, APlanSaysForWhichRows) {
   p.buffers = {{.kind = Buffer::kInput, .bytes = all},
                {.kind = Buffer::kConstant, .bytes = bytes, .constant = weight},
                {.kind = Buffer::kOutput, .bytes = all}};
-  p.buffers[1].packed = WeightMatrix{DType::kF32, 8, 16, 16, 1, Packing::kPanels};
+  p.buffers[1].packed = WeightMatrix{DType::kF32, 8, 16, 16, 1, Packing::kNr16};
   p.dims = {b, eight, eight, one, eight, columns, columns, one, b, columns, columns, one};
   p.views = {{.buffer = 0, .rank = 2, .offset = zero, .first_dim = 0},
              {.buffer = 1, .rank = 2, .offset = zero, .first_dim = 4},
@@ -161,7 +161,7 @@ TEST(Products, APlanSaysForWhichRows) {
   EXPECT_EQ(product.k, "8");
   EXPECT_EQ(product.n, "16");
   EXPECT_EQ(product.bytes, 512);
-  EXPECT_EQ(product.packing, Packing::kPanels);
+  EXPECT_EQ(product.packing, Packing::kNr16);
   ASSERT_EQ(product.loops.size(), 2u);
   EXPECT_EQ(product.loops[0].from, 1);
   EXPECT_STREQ(product.loops[0].loop.way, "packed panels read once");
@@ -173,7 +173,7 @@ TEST(Products, APlanSaysForWhichRows) {
   std::vector<float> x(3 * 8), y(3 * 16);
   Tensor in = Dense(DType::kF32, {3, 8});
   in.data = x.data();
-  const Failure f = context.Run({&in, 1}, [&](int32_t, const Tensor&) -> void* { return y.data(); });
+  const Error f = context.Run({&in, 1}, [&](int32_t, const Tensor&) -> void* { return y.data(); });
   ASSERT_FALSE(f) << f.text;
   EXPECT_EQ(context.work()[0].operations, 2.0 * 3 * 8 * 16);
   EXPECT_EQ(context.work()[0].bytes, 512);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fenced_scratch.h"
-#include "kernels/products/panels.h"
+#include "kernels/gemm/packing.h"
 #include "kernels/registry.h"
 
 namespace slipway::kernels {
@@ -36,12 +36,12 @@ std::vector<float> Lstm(int64_t times, int64_t batch, int64_t n, bool packed) {
   std::vector<float> y(times * batch * n), last(batch * n), cells(batch * n);
   std::vector<Tensor> in = {Of(x, {times, batch, wide}), Of(w, {n, wide}), Of(h, {batch, n}), Of(c, {batch, n})};
   in[1].strides[0] = 1, in[1].strides[1] = n;
-  if (packed) in[1].data = panels.data(), in[1].packed = Packing::kPanels;
+  if (packed) in[1].data = panels.data(), in[1].packed = Packing::kNr16;
   const std::vector<Tensor> out = {Of(y, {times, batch, n}), Of(last, {batch, n}), Of(cells, {batch, n})};
   const int64_t ints[] = {0, 0};
   const Kernel* kernel = FindKernel("lstm");
   Call call{in, out, DType::kF32, ints, {}};
-  const int64_t bytes = CountScratch(*kernel, call);
+  const int64_t bytes = QueryWorkspace(*kernel, call);
   EXPECT_GE(bytes, batch * wide * int64_t{sizeof(float)});
   FencedScratch memory(bytes);
   call.scratch = &*memory;

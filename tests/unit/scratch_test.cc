@@ -1,4 +1,4 @@
-// Scratch memory: what the caller provides comes first, frames, slots of parts that run at once, and counting.
+// Scratch memory: what the caller provides comes first, frames, slots of parts that run at once, and querying.
 #include "kernels/scratch.h"
 
 #include <atomic>
@@ -53,7 +53,7 @@ TEST(Scratch, PartsThatRunAtOnceHaveTheirOwn) {
       std::atomic<int> wrong = 0;
       ParallelFor(scratch, workers, 200, 1, [&](int64_t begin, int64_t end, Scratch& own) {
         char* const at = own.Take<char>(1000);
-        if (own.counting()) return;
+        if (own.querying()) return;
         for (int64_t i = begin; i < end; ++i) {
           std::memset(at, static_cast<int>(i % 100), 1000);
           for (int k = 0; k < 1000; ++k) wrong += at[k] != static_cast<char>(i % 100);

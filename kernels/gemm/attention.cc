@@ -1,0 +1,304 @@
+// Kernel `attention`: scaled dot-product attention without the matrix of all scores. Blocks of queries meet blocks of
+// keys, and each row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and
+// Gimelshein, 2018). A block of keys and values is packed for several blocks of queries, a group, which meet it one
+// after the other. Sums are f32; operands are f32 or narrower.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "kernels/convert.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/product.h"
+#include "kernels/registry.h"
+#include "kernels/scratch.h"
+#include "kernels/strided_iterator.h"
+#include "kernels/validate.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int64_t kMaxKeys = 512, kScores = 16384;  // of a block: scores stay in the near caches
+constexpr int64_t kManyQueries = 12;                // for so many keys and values are packed
+constexpr int64_t kGroup = 16;                      // blocks of queries
+
+// The last two dims of a tensor, at one place of the leading ones.
+struct Plane {
+  char* at = nullptr;
+  DType dtype = DType::kF32;
+  int64_t row = 0, column = 0;
+  char* Row(int64_t i) const { return at + i * row * ByteSize(dtype); }
+  MatrixRef Matrix(int64_t first_row) const { return {Row(first_row), dtype, row, column}; }
+};
+
+// The sizes of one head, and of the blocks that it is taken in.
+struct AttentionShape {
+  // `heads` of them are shared out among `threads`.
+  AttentionShape(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal,
+                 int64_t heads = 1, int64_t threads = 1)
+      : queries(queries), keys(keys), width(width), out_width(out_width), scale(scale), causal(causal),
+        block_keys(std::clamp<int64_t>(keys, 1, kMaxKeys)),
+        block_queries(EvenBlock(queries, std::max<int64_t>(12, kScores / block_keys))),
+        blocks((queries + block_queries - 1) / block_queries) {
+    // One block of keys stays packed from one group to the next.
+    if (packs() && keys > block_keys)
+      group = std::clamp<int64_t>(heads * blocks / (4 * threads), 1, std::min(kGroup, blocks));
+    groups = (blocks + group - 1) / group;
+  }
+
+  // Rows of a block, of at most `most`: as many in each, in sixes (a tile of a product).
+  static int64_t EvenBlock(int64_t n, int64_t most) {
+    const int64_t blocks = std::max<int64_t>(1, (n + most - 1) / most);
+    return std::max<int64_t>(1, std::min(n, ((n + blocks - 1) / blocks + 5) / 6 * 6));
+  }
+  int64_t KeysFrom(int64_t j) const { return std::min(block_keys, keys - j); }
+  bool packs() const { return queries >= kManyQueries; }
+
+  const int64_t queries, keys, width, out_width;
+  const float scale;
+  const bool causal;
+  const int64_t block_keys, block_queries, blocks;
+  int64_t group = 1, groups;  // blocks of queries that are taken together; how often
+};
+
+class Attention {
+ public:
+  // Takes its memory from `scratch`; where that counts, products count theirs and nothing else may be called.
+  Attention(const AttentionShape& shape, const Tensor& k, const Tensor& v, Scratch& scratch)
+      : s_(shape), scratch_(scratch), scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
+        scaled_(scratch.Take<float>(s_.group * s_.block_queries * s_.width)),
+        result_(scratch.Take<float>(s_.group * s_.block_queries * s_.out_width)),
+        keys_(s_.packs() ? scratch.Take<float>(Panels(s_.block_keys) * s_.width) : nullptr),
+        values_(s_.packs() ? scratch.Take<float>(Panels(s_.out_width) * s_.block_keys) : nullptr),
+        most_(scratch.Take<float>(s_.group * s_.block_queries)), sum_(scratch.Take<float>(s_.group * s_.block_queries)),
+        mask_row_(scratch.Take<float>(s_.block_keys)) {
+    if (!scratch.querying()) return;
+    // Whole blocks, and what is left of queries and keys.
+    const int r = k.rank;
+    for (int64_t rows : {s_.block_queries, (s_.queries - 1) % s_.block_queries + 1})
+      for (int64_t n : {s_.block_keys, (s_.keys - 1) % s_.block_keys + 1}) {
+        GemmF32(Scores(0, rows, n, {nullptr, k.dtype, k.strides[r - 1], k.strides[r - 2]}), nullptr, scratch);
+        GemmF32(Result(0, rows, n, {nullptr, v.dtype, v.strides[r - 2], v.strides[r - 1]}, s_.block_keys), nullptr,
+                scratch);
+      }
+  }
+
+  // The queries of group `i`. `mask`: at is null where there is none.
+  void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t i) {
+    const int64_t first = i * s_.group * s_.block_queries,
+                  count = std::min(s_.group * s_.block_queries, s_.queries - first);
+    Begin(q, first, count);
+    const int64_t seen = Seen(first + count);
+    for (int64_t j = 0; j < seen; j += s_.block_keys) {
+      if (s_.packs()) Pack(k, v, j);
+      for (int64_t at = 0; at < count; at += s_.block_queries)
+        Meet(k, v, mask, first, at, std::min(s_.block_queries, count - at), j);
+    }
+    End(out, first, count, seen);
+  }
+
+ private:
+  static int64_t Panels(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+
+  // Keys that queries before `end` see: none after the last of these.
+  int64_t Seen(int64_t end) const { return s_.causal ? std::min(s_.keys, end) : s_.keys; }
+
+  // The product of `rows` scaled queries of the group from `at` on and n keys; of their weights and n values. Keys and
+  // values that are packed lie in keys_ and values_ (of `packed_rows`) whatever `keys` and `values` say.
+  GemmParams Scores(int64_t at, int64_t rows, int64_t n, const MatrixRef& keys) const {
+    GemmParams g;
+    g.m = rows, g.n = n, g.k = s_.width;
+    g.a = {scaled_ + at * s_.width, DType::kF32, s_.width, 1};
+    g.packed = s_.packs();
+    g.b = g.packed ? MatrixRef{keys_, DType::kF32, s_.width, 0} : keys;
+    g.c = scores_, g.c_stride = n;
+    return g;
+  }
+  GemmParams Result(int64_t at, int64_t rows, int64_t n, const MatrixRef& values, int64_t packed_rows) const {
+    GemmParams g;
+    g.m = rows, g.n = s_.out_width, g.k = n;
+    g.a = {scores_, DType::kF32, n, 1};
+    g.packed = s_.packs();
+    g.b = g.packed ? MatrixRef{values_, DType::kF32, packed_rows, 0} : values;
+    g.c = result_ + at * s_.out_width, g.c_stride = s_.out_width;
+    return g;
+  }
+
+  void Begin(const Plane& q, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      float* row = scaled_ + i * s_.width;
+      const char* from = q.Row(first + i);
+      if (q.dtype != DType::kF32 || q.column != 1) {
+        LoadRow<float>(from, q.dtype, q.column, s_.width, q.dtype, row);
+        from = reinterpret_cast<const char*>(row);
+      }
+      Times(reinterpret_cast<const float*>(from), s_.scale, s_.width, row);
+    }
+    std::fill_n(most_, count, -kInf);
+    std::fill_n(sum_, count, 0.0f);
+  }
+  // `rows` queries of the group from `at` on meet the keys and values from j on.
+  void Meet(const Plane& k, const Plane& v, const Plane& mask, int64_t first, int64_t at, int64_t rows, int64_t j) {
+    const int64_t n = std::min(s_.block_keys, Seen(first + at + rows) - j);
+    if (n <= 0) return;
+    GemmF32(Scores(at, rows, n, {k.Row(j), k.dtype, k.column, k.row}), nullptr, scratch_);
+    if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
+    for (int64_t i = 0; i < rows; ++i) Weights(mask, first, at + i, scores_ + i * n, j, n, /*begin=*/j == 0);
+    GemmParams result = Result(at, rows, n, v.Matrix(j), s_.KeysFrom(j));
+    result.accumulate = j > 0;
+    GemmF32(result, nullptr, scratch_);
+  }
+  void End(const Plane& out, int64_t first, int64_t count, int64_t seen) {
+    for (int64_t i = 0; i < count; ++i) {
+      float* row = result_ + i * s_.out_width;
+      if (seen == 0) std::fill_n(row, s_.out_width, 0.0f);
+      const float by = sum_[i] != 0 ? 1 / sum_[i] : 1;  // nothing but -inf: zeros
+      if (out.dtype == DType::kF32 && out.column == 1) {
+        Times(row, by, s_.out_width, reinterpret_cast<float*>(out.Row(first + i)));
+        continue;
+      }
+      isa_.elementwise.scale(row, by, s_.out_width);
+      StoreRow<float>(row, s_.out_width, out.Row(first + i), out.dtype, out.column);
+    }
+  }
+
+  void Times(const float* x, float by, int64_t n, float* to) {
+    isa_.elementwise.binary[static_cast<int>(PairOp::kMul)](x, &by, to, n, 2);
+  }
+
+  // The block of keys and values from j on, unless it is what there is already.
+  void Pack(const Plane& k, const Plane& v, int64_t j) {
+    const std::array<const char*, 2> at = {k.Row(j), v.Row(j)};
+    if (at == packed_) return;
+    isa_.gemm.pack({at[0], k.dtype, k.column, k.row}, s_.width, s_.KeysFrom(j), keys_);
+    isa_.gemm.pack(v.Matrix(j), s_.KeysFrom(j), s_.out_width, values_);
+    packed_ = at;
+  }
+
+  // What is added to scores; a mask of bools says which stay.
+  void LoadMask(const Plane& mask, int64_t row, int64_t j, int64_t n) {
+    const char* from = mask.Row(row) + j * mask.column * ByteSize(mask.dtype);
+    LoadRow<float>(from, mask.dtype, mask.column, n, mask.dtype, mask_row_);
+    if (mask.dtype == DType::kBool)
+      for (int64_t i = 0; i < n; ++i) mask_row_[i] = mask_row_[i] != 0 ? 0 : -kInf;
+  }
+
+  // The scores of query i of the group and keys [j, j + n), `row`, become weights; what there is of its result is
+  // brought to the same scale.
+  void Weights(const Plane& mask, int64_t first, int64_t i, float* row, int64_t j, int64_t n, bool begin) {
+    const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
+    float most = most_[i];
+    if (mask.at != nullptr) {
+      const float* add = mask_row_;
+      if (mask.row != 0 && mask.dtype == DType::kF32 && mask.column == 1)
+        add = reinterpret_cast<const float*>(mask.Row(first + i)) + j;
+      else if (mask.row != 0)
+        LoadMask(mask, first + i, j, n);
+      most = std::max(most, isa_.reduction.add_max(row, add, mask.dtype == DType::kBool,
+                                                   kept));  // of bools: whatever the score was
+    } else {
+      most = std::max(most, isa_.reduction.max(row, kept));
+    }
+    std::fill_n(row + kept, n - kept, 0.0f);
+    const float shift = most == -kInf ? 0 : most;
+    const float sum = isa_.reduction.exp_sum(row, shift, row, kept);
+    if (begin) {
+      sum_[i] = sum;
+    } else {
+      const float fade = most_[i] == -kInf ? 0 : std::exp(most_[i] - shift);
+      sum_[i] = sum_[i] * fade + sum;
+      isa_.elementwise.scale(result_ + i * s_.out_width, most_[i] == -kInf ? 1 : fade, s_.out_width);
+    }
+    most_[i] = most;
+  }
+
+  const AttentionShape& s_;
+  Scratch& scratch_;
+  float *const scores_, *const scaled_, *const result_, *const keys_, *const values_;
+  float *const most_, *const sum_, *const mask_row_;
+  std::array<const char*, 2> packed_ = {};
+  const Isa& isa_ = BestIsa();
+};
+
+// What is wrong with a call's operands, or null.
+const char* Validate(const Call& c) {
+  if (c.in.size() < 3) return kSizesDiffer;
+  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
+  const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
+  const int r = out.rank;
+  if (r < 2 || q.rank != r || k.rank != r || v.rank != r || (mask != nullptr && mask->rank != r)) return kSizesDiffer;
+  if (q.sizes[r - 2] != out.sizes[r - 2] || q.sizes[r - 1] != k.sizes[r - 1] || k.sizes[r - 2] != v.sizes[r - 2] ||
+      v.sizes[r - 1] != out.sizes[r - 1] ||
+      (mask != nullptr && (mask->sizes[r - 2] != q.sizes[r - 2] || mask->sizes[r - 1] != k.sizes[r - 2])))
+    return kSizesDiffer;
+  for (int d = 0; d < r - 2; ++d)
+    for (const Tensor& t : c.in)
+      if (t.sizes[d] != out.sizes[d]) return kSizesDiffer;
+  for (const Tensor* t : {&q, &k, &v})
+    if (ComputeType(t->dtype) != DType::kF32) return "attention is for f32 and narrower";
+  return nullptr;
+}
+
+// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · scale + mask) · in[2][…,s,f]; in[3] is the mask where
+// there is one, of bools or numbers, [..., l, s]. Leading dims are equal (the caller expands them). Rows that see
+// nothing are zeros.
+const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& a) {
+  if (const char* wrong = Validate(c)) return wrong;
+  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
+  const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
+  const int r = out.rank;
+  if (out.numel() == 0) return nullptr;
+  const Tensor heads = Head(out, r - 2);
+  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
+                             static_cast<float>(a.scale), a.causal, heads.numel(),
+                             c.workers != nullptr ? c.workers->threads : 1);
+  // Groups of one head after the other, so that its keys stay near.
+  ParallelFor(*c.scratch, c.workers, heads.numel() * shape.groups, 1,
+              [&](int64_t first, int64_t last, Scratch& scratch) {
+                Attention attention(shape, k, v, scratch);
+                if (scratch.querying()) return;
+                Positions<0> head(heads, {}, first / shape.groups);
+                auto plane = [&](const Tensor& t) -> Plane {
+                  return {head.Of(t), t.dtype, t.strides[r - 2], t.strides[r - 1]};
+                };
+                for (int64_t i = first; i < last; ++i) {
+                  attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out),
+                                i % shape.groups);
+                  if ((i + 1) % shape.groups == 0) head.Next();
+                }
+              });
+  return nullptr;
+}
+
+// Of the two products, the one with the keys; the work is that of both, over the keys that queries see.
+bool AttentionProduct(const Call& c, const AttentionAttributes& a, int64_t rows, Product* p) {
+  if (Validate(c) != nullptr) return false;
+  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2];
+  const int r = q.rank;
+  p->batch = SizeOf(q, 0, 0, r - 2), p->m = SizeOf(q, 0, r - 2, r - 1), p->k = SizeOf(q, 0, r - 1, r),
+  p->n = SizeOf(k, 1, r - 2, r - 1);
+  if (rows > 0) p->m.value = rows;
+  const double queries = static_cast<double>(p->m.value), keys = static_cast<double>(p->n.value),
+               less = std::min(queries, keys);
+  const double pairs = a.causal ? less * (less + 1) / 2 + (queries - less) * keys : queries * keys;
+  p->operations =
+      2 * static_cast<double>(p->batch.value) * pairs * static_cast<double>(q.sizes[r - 1] + v.sizes[r - 1]);
+  p->bytes = BytesOf(k) + BytesOf(v);
+  p->matrix = 1;
+  const AttentionShape shape(p->m.value, p->n.value, p->k.value, v.sizes[r - 1], 1, a.causal);
+  p->loop = {BestIsa().name, shape.packs() ? "blocks of keys and values packed" : "keys and values read in place"};
+  return true;
+}
+
+constexpr Kernel kKernels[] = {With<AttentionAttributes, ScaledDotProductAttention>(
+    {.name = "attention",
+     .inputs = 3,
+     .queries_workspace = true,
+     .product = ProductOfCall<AttentionAttributes, AttentionProduct>})};
+
+}  // namespace
+
+std::span<const Kernel> AttentionKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

@@ -1,0 +1,54 @@
+// Elements of f32, f16, bf16 and i8 as f32, one by one and by vectors, and the sum of a vector. Part of isa.inc.h.
+
+struct BF16Bits {
+  uint16_t bits;
+};
+SLIPWAY_INLINE float ToFloat(int8_t x) { return x; }
+SLIPWAY_INLINE float ToFloat(float x) { return x; }
+SLIPWAY_INLINE float ToFloat(_Float16 x) { return static_cast<float>(x); }
+SLIPWAY_INLINE float ToFloat(BF16Bits x) {
+  const uint32_t u = static_cast<uint32_t>(x.bits) << 16;
+  float f;
+  __builtin_memcpy(&f, &u, 4);
+  return f;
+}
+SLIPWAY_INLINE Vec LoadAs(const int8_t* p) { return __builtin_convertvector(LoadBytes(p), Vec); }
+SLIPWAY_INLINE Vec LoadAs(const float* p) { return Load(p); }
+SLIPWAY_INLINE Vec LoadAs(const _Float16* p) {
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+#elif defined(__F16C__) && SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<Vec>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__aarch64__)
+  return reinterpret_cast<Vec>(vcvt_f32_f16(vld1_f16(reinterpret_cast<const __fp16*>(p))));
+#else
+  Vec v;
+  for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>(p[i]);
+  return v;
+#endif
+}
+SLIPWAY_INLINE Vec LoadAs(const BF16Bits* p) {
+#if SLIPWAY_ISA_BYTES == 64
+  const IntVec wide =
+      reinterpret_cast<IntVec>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+#elif SLIPWAY_ISA_BYTES == 32
+  const IntVec wide =
+      reinterpret_cast<IntVec>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#else
+  const IntVec wide = __builtin_convertvector(*reinterpret_cast<const HalfBitsAt*>(p), IntVec);
+#endif
+  return reinterpret_cast<Vec>(wide << 16);
+}
+
+SLIPWAY_INLINE float Sum(Vec v) {
+#if SLIPWAY_ISA_BYTES == 64
+  Vec4 x = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7) +
+           (__builtin_shufflevector(v, v, 8, 9, 10, 11) + __builtin_shufflevector(v, v, 12, 13, 14, 15));
+#elif SLIPWAY_ISA_BYTES == 32
+  Vec4 x = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+  Vec4 x = v;
+#endif
+  x += __builtin_shuffle(x, Int4{2, 3, 0, 1});
+  return x[0] + x[1];
+}
