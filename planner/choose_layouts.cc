@@ -1,11 +1,9 @@
-// Convolutions that hand images (of two dims, or signals of one) to each other, directly or through what works on
-// either layout, are one region, which has one layout: the one that its convolutions together gain by. Between regions,
-// and where an image comes from or goes to something else, whoever reads it in another layout lays it out anew.
+// Chooses NCHW or NHWC for the images (2-D) and signals (1-D) of convolutions. Convolutions that pass images to each
+// other, directly or through operators that propagate either layout, form a region with one layout: NHWC where the
+// benefit of its convolutions exceeds the cost of reordering the images that enter and leave it.
 //
-// With channels last, convolutions of small groups gain most (vectors are of channels, which every place has alike),
-// depthwise ones what laying out their panels takes, pointwise ones, those by Winograd's transforms and those of
-// signals a little. What is gained has to be more than laying out anew takes where images come into a region and leave
-// it.
+// With NHWC, convolutions of small groups gain most (vectors of channels), depthwise ones the reorder of their panels,
+// pointwise ones, Winograd and signals a little.
 #include "planner/choose_layouts.h"
 
 #include <algorithm>
@@ -21,17 +19,17 @@
 namespace slipway::planner {
 namespace {
 
-constexpr int64_t kSide = 14;            // of an image whose size is not known
-constexpr double kLaying = 16;           // multiplications in whose time an element is laid out anew
-constexpr double kLayingNear = 5;        // the same where it stays in the cache
-constexpr int64_t kMaxNchwChannels = 4;  // convolutions read planes of so few as they are
+constexpr int64_t kUnknownSide = 14;      // of an image of unknown size
+constexpr double kReorderCost = 16;       // of an element, in multiplications
+constexpr double kCachedReorderCost = 5;  // the same, cache-resident
+constexpr int64_t kMaxNchwChannels = 4;   // up to this many channels, convolutions read NCHW planes in place
 
 bool IsImage(const ir::Value* v) {
   return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) &&
          v->dtype() == ir::DType::kFloat32;
 }
-// Whether the node gives images in the layout that it gets them in.
-bool Carries(const ir::Node& n) {
+// Whether the outputs have the layout of the operands.
+bool PropagatesLayout(const ir::Node& n) {
   if (n.op().traits.elementwise) return true;
   const std::string_view name = n.op().base;
   if (PadsByConstant(n)) return true;
@@ -48,21 +46,21 @@ bool IsConvolution(const ir::Node& n) {
 
 class Regions {
  public:
-  // The region of an image; a fresh one where it has none.
+  // The region of an image; a new one if it has none.
   int Of(const ir::Value* v) {
     auto [it, fresh] = of_.try_emplace(v, static_cast<int>(parent_.size()));
-    if (fresh) parent_.push_back(it->second), gain_.push_back(0), images_.push_back(v);
+    if (fresh) parent_.push_back(it->second), benefit_.push_back(0), images_.push_back(v);
     return Root(it->second);
   }
   void Join(const ir::Value* a, const ir::Value* b) {
     const int x = Of(a), y = Of(b);
     if (x == y) return;
     parent_[y] = x;
-    gain_[x] += gain_[y];
+    benefit_[x] += benefit_[y];
   }
-  void Gain(const ir::Value* v, double by) { gain_[Of(v)] += by; }
+  void AddBenefit(const ir::Value* v, double by) { benefit_[Of(v)] += by; }
   const std::vector<const ir::Value*>& images() const { return images_; }  // in the order in which they came
-  double gain(const ir::Value* v) { return gain_[Of(v)]; }
+  double benefit(const ir::Value* v) { return benefit_[Of(v)]; }
 
  private:
   int Root(int i) {
@@ -72,22 +70,22 @@ class Regions {
   absl::flat_hash_map<const ir::Value*, int> of_;
   std::vector<const ir::Value*> images_;
   std::vector<int> parent_;
-  std::vector<double> gain_;
+  std::vector<double> benefit_;
 };
 
-double Places(const ir::Value* v) {
+double Pixels(const ir::Value* v) {
   double n = 1;
-  for (int d = 2; d < v->rank(); ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(kSide));
+  for (int d = 2; d < v->rank(); ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(kUnknownSide));
   return n;
 }
-// Of what has to be laid out anew: an image of one place lies alike in both.
+// Elements to reorder: an image of one pixel is the same in both layouts.
 double Elements(const ir::Value* v) {
-  const double places = Places(v);
+  const double places = Pixels(v);
   return places == 1 ? 0 : places * static_cast<double>(v->sizes()[1].constant().value_or(1));
 }
 
-// About how many multiplications' time the convolution saves with channels last; nullopt where it cannot be done so.
-std::optional<double> GainOf(const ir::Node& n) {
+// The time that NHWC saves, in multiplications; nullopt where the convolution has no NHWC algorithm.
+std::optional<double> BenefitOf(const ir::Node& n) {
   ir::ArgReader c(n);
   const ir::Value *x = n.Get("input").value(), *w = n.Get("weight").value(), *out = n.output(0);
   if (!c.ok() || !IsImage(x) || !IsImage(w) || !IsImage(out)) return std::nullopt;
@@ -105,21 +103,21 @@ std::optional<double> GainOf(const ir::Node& n) {
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
   if (transposed && sizes[1] < kernels::MinTransposedOutputChannels(/*planes=*/false)) return std::nullopt;
-  // Over planes, bands are laid out anew, near, and back.
-  if (transposed) return kLayingNear * (Elements(x) + Elements(out));
+  // From NCHW, row blocks are reordered and back, cache-resident.
+  if (transposed) return kCachedReorderCost * (Elements(x) + Elements(out));
   double taps = 1;
   for (int d = 2; d < rank; ++d) taps *= static_cast<double>(sizes[d]);
-  const double work = Places(out) * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
+  const double work = Pixels(out) * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
   const auto other = [](const ir::Ints& v) {
     return std::any_of(v.begin(), v.end(), [](int64_t by) { return by != 1; });
   };
-  // Depthwise ones over planes lay out panels of channels, near, and back.
-  if (*groups > 1 && sizes[1] == 1) return kLayingNear * (Elements(x) + Elements(out));
+  // Depthwise ones over NCHW reorder panels of channels and back, cache-resident.
+  if (*groups > 1 && sizes[1] == 1) return kCachedReorderCost * (Elements(x) + Elements(out));
   if (*groups > 1 && (sizes[1] < 64 || taps > 1)) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
   if (taps == 1) return work * 0.1;
-  // Patches beside each other have no neighbours in common: rows of them are read where they lie.
+  // Patches without overlap: their rows are read in place.
   if (sizes[1] <= kMaxNchwChannels && rank == 4 && sizes[2] == stride[0] && sizes[3] == stride[1]) return work * 0.1;
-  if (rank == 3) return sizes[1] >= 16 ? work * 0.1 : 0;  // the taps of a result lie together
+  if (rank == 3) return sizes[1] >= 16 ? work * 0.1 : 0;  // the kernel elements of an output are contiguous
   if (sizes[2] == 3 && sizes[3] == 3 && !other(stride) && !other(dilation) && sizes[1] >= 16) return work * 0.2;
   return sizes[1] >= 16 ? work * 0.35 : 0;
 }
@@ -136,14 +134,14 @@ void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* las
   std::vector<const ir::Node*> convolutions;
   for (const ir::Node* n : g) {
     const bool convolution = IsConvolution(*n);
-    if (!convolution && !Carries(*n)) continue;
+    if (!convolution && !PropagatesLayout(*n)) continue;
     const ir::Value* out = n->output(0);
     if (!IsImage(out)) continue;
     if (convolution) {
-      const std::optional<double> gain = GainOf(*n);
-      if (!gain) continue;
+      const std::optional<double> benefit = BenefitOf(*n);
+      if (!benefit) continue;
       convolutions.push_back(n);
-      regions.Gain(out, *gain);
+      regions.AddBenefit(out, *benefit);
       if (const ir::Value* x = n->Get("input").value(); IsImage(x)) regions.Join(x, out);
       continue;
     }
@@ -154,19 +152,19 @@ void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* las
         if (IsImage(v)) regions.Join(v, out);
       });
   }
-  // What comes from elsewhere, and what the caller or an operator of planes takes.
+  // Images that enter from other operators, and those that the caller or an NCHW operator reads.
   absl::flat_hash_set<const ir::Value*> made;
   for (const ir::Node* n : g)
-    if ((IsConvolution(*n) || Carries(*n)))
+    if ((IsConvolution(*n) || PropagatesLayout(*n)))
       for (const ir::Value* v : n->outputs()) made.insert(v);
   for (const ir::Value* v : regions.images()) {
     bool leaves = g.IsOutput(v);
-    for (const ir::Node* user : v->users()) leaves = leaves || (IsConvolution(*user) && !GainOf(*user));
+    for (const ir::Node* user : v->users()) leaves = leaves || (IsConvolution(*user) && !BenefitOf(*user));
     const bool comes = !made.contains(v) && v->sizes()[1].constant().value_or(kMaxNchwChannels + 1) > kMaxNchwChannels;
-    if (comes || leaves) regions.Gain(v, -kLaying * Elements(v));
+    if (comes || leaves) regions.AddBenefit(v, -kReorderCost * Elements(v));
   }
   for (const ir::Node* n : convolutions)
-    if (regions.gain(n->output(0)) > 0) last->insert(n);
+    if (regions.benefit(n->output(0)) > 0) last->insert(n);
 }
 
 }  // namespace slipway::planner

@@ -15,7 +15,7 @@ void FuseConvs(PlannedProgram& p);
 
 // Depthwise convolutions of f32 become one step with pointwise ones beside them where an image between is large: it is
 // never whole in memory. Numbers stay the same. Origins are those of the steps, joined.
-void FormDepthwiseBlocks(PlannedProgram& p);
+void FuseDepthwiseBlocks(PlannedProgram& p);
 
 // Elementwise steps of the same sizes of which one reads what another gives become one step of kernel `chain`; what
 // only they use needs no memory then. Origins are those of the steps, joined.
@@ -23,11 +23,11 @@ void FuseChains(PlannedProgram& p);
 
 // What begins as a copy of a tensor that nothing reads any more is made in that tensor's memory: a state that a step
 // updates in part is written there and nowhere else. So is one that a step makes anew. Numbers stay the same.
-void UpdateInPlace(PlannedProgram& p);
+void InplaceUpdates(PlannedProgram& p);
 
 // Temporaries that are copied into a larger tensor are computed there where nothing tells the difference, and the
 // copies are left out. Parts of parts come first. Numbers stay the same.
-void PlaceParts(PlannedProgram& p);
+void ConcatInPlace(PlannedProgram& p);
 
 }  // namespace slipway::planner
 

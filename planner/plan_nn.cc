@@ -40,7 +40,8 @@ void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
   if (padded != c.builder().paddings.end())
     for (size_t d = 0; d < padding.size(); ++d) padding[d] += padded->second.before[d];
   Operand x = padded != c.builder().paddings.end() ? c.of(padded->second.from) : c.in("input"), w = c.in("weight"),
-          bias = c.opt_in("bias"), out = c.builder().last_nodes.contains(&c.node()) ? c.ResultLast() : c.Result();
+          bias = c.opt_in("bias"),
+          out = c.builder().channels_last_nodes.contains(&c.node()) ? c.ResultChannelsLast() : c.Result();
   if (!c.ok()) return;
   if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 ||
       (x.rank() != spatial + 1 && x.rank() != spatial + 2))
@@ -87,7 +88,7 @@ void BatchNorm(PlanContext& c) {
   if (x.rank() < 2) return c.Fail("an input of less than 2 dims");
   if (!ir::IsFloating(x.dtype) || x.dtype == DType::kFloat64) return c.Unsupported(ir::Name(x.dtype));
   int64_t parts = kernels::kNormStatistics;
-  std::vector<Operand> in = {c.builder().IsLast(x) ? x : c.Dense(x)};
+  std::vector<Operand> in = {c.builder().IsChannelsLast(x) ? x : c.Dense(x)};
   auto add = [&](const Operand& v, int64_t part) {
     if (!v) return;
     if (v.rank() != 1) return c.Fail("the sizes do not agree");
@@ -124,9 +125,9 @@ void GroupNorm(PlanContext& c) {
   if (!c.ok()) return;
   if (groups < 1 || *channels % groups != 0) return c.Unsupported("groups that do not divide the channels");
   // As a view of what lies so may be, too.
-  const bool last = x.rank() <= 4 && (c.builder().IsLast(x) || (!x.is_contiguous() && ChannelsLast(x)));
+  const bool last = x.rank() <= 4 && (c.builder().IsChannelsLast(x) || (!x.is_contiguous() && ChannelsLast(x)));
   if (!last) x = c.Dense(x);
-  Operand out = last ? c.ResultLast() : c.Result();
+  Operand out = last ? c.ResultChannelsLast() : c.Result();
   kernels::GroupNormAttributes a{{0, c.f("eps")}, groups};
   std::vector<Operand> in = {x};
   for (const auto& [v, part] : {std::pair(&weight, kernels::kNormHasWeight), std::pair(&bias, kernels::kNormHasBias)}) {
@@ -140,7 +141,7 @@ void GroupNorm(PlanContext& c) {
   c.Emit("group_scales", std::move(in), {scale, shift}, out.dtype, a);
   while (scale.rank() < x.rank())
     scale = Unsqueeze(std::move(scale), scale.rank()), shift = Unsqueeze(std::move(shift), shift.rank());
-  Operand scaled = last ? c.TempLast(out.dtype, out.sizes) : c.Temp(out.dtype, out.sizes);
+  Operand scaled = last ? c.TempChannelsLast(out.dtype, out.sizes) : c.Temp(out.dtype, out.sizes);
   c.Map("mul", {x, scale}, scaled, out.dtype);
   std::vector<Operand> results(c.node().outputs().size());
   results[0] = c.Map("add", {scaled, shift}, out, out.dtype);
@@ -159,9 +160,9 @@ bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
 // The image of a pool, dense or with channels last, as a view of what lies so may be; and its result, which lies alike.
 struct Pooled {
   explicit Pooled(PlanContext& c) : x(c.in("self")) {
-    const bool last = c.builder().IsLast(x) || (x.dtype == DType::kFloat32 && x.rank() == 4 && ChannelsLast(x));
+    const bool last = c.builder().IsChannelsLast(x) || (x.dtype == DType::kFloat32 && x.rank() == 4 && ChannelsLast(x));
     if (!last) x = c.Dense(x);
-    out = last ? c.ResultLast() : c.Result();
+    out = last ? c.ResultChannelsLast() : c.Result();
   }
   Operand x, out;
 };
@@ -197,7 +198,7 @@ void AdaptivePool(PlanContext& c) {
   if (!c.ok()) return;
   for (int d = x.rank() - spatial; d < x.rank(); ++d) c.RequireLessEqual(1, x.sizes[d], "of a tensor without elements");
   // The mean of a plane is a reduction, which takes any strides.
-  bool mean = c.kernel() == "adaptive_avg_pool" && ir::IsFloating(x.dtype) && c.builder().IsLast(x);
+  bool mean = c.kernel() == "adaptive_avg_pool" && ir::IsFloating(x.dtype) && c.builder().IsChannelsLast(x);
   for (int d = x.rank() - spatial; d < x.rank(); ++d) mean = mean && out.sizes[d].is(1);
   if (mean) {
     std::vector<int> dims;
@@ -206,8 +207,9 @@ void AdaptivePool(PlanContext& c) {
     c.Emit("mean", {MoveToLast(x, dims)}, {to}, out.dtype, kernels::ReduceAttributes{spatial});
     return c.Return(out);
   }
-  if (c.kernel() == "adaptive_avg_pool" && out.dtype == DType::kFloat32 && x.rank() == 4 && c.builder().IsLast(x))
-    out = c.ResultLast();
+  if (c.kernel() == "adaptive_avg_pool" && out.dtype == DType::kFloat32 && x.rank() == 4 &&
+      c.builder().IsChannelsLast(x))
+    out = c.ResultChannelsLast();
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
   if (c.kernel() == "adaptive_max_pool" && c.node().outputs().size() > 1) {
     results.push_back(c.Result(1));
@@ -289,8 +291,8 @@ void Upsample(PlanContext& c) {
     Dims next = x.sizes;
     next[dim] = sizes[dim];
     // Rows lie along the channels where these are last.
-    const bool last = c.builder().IsLast(x);
-    Operand y = last ? c.TempLast(way, next) : c.Temp(way, next);
+    const bool last = c.builder().IsChannelsLast(x);
+    Operand y = last ? c.TempChannelsLast(way, next) : c.Temp(way, next);
     const std::vector<int> order = last ? std::vector<int>{1, dim} : std::vector<int>{dim};
     c.Emit("resample", {MoveToLast(x, order)}, {MoveToLast(y, order)}, way,
            kernels::ResampleAttributes{mode, align, factors[d]});

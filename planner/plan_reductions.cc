@@ -38,7 +38,7 @@ Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const 
   std::vector<int> order = dims;
   // Of an image with channels last these are innermost, where the order is nobody's.
   if (const auto channels = std::find(order.begin(), order.end(), 1);
-      channels != order.end() && c.builder().IsLast(x) && kernel.substr(0, 3) != "arg")
+      channels != order.end() && c.builder().IsChannelsLast(x) && kernel.substr(0, 3) != "arg")
     std::rotate(channels, channels + 1, order.end());
   c.Emit(kernel, {MoveToLast(x, order)}, {to}, compute, Attributes{static_cast<int>(dims.size()), more...});
   return out;

@@ -186,8 +186,8 @@ void Flipped(PlanContext& c) {
 void Join(PlanContext& c, const std::vector<Operand>& parts, int dim) {
   Operand out;
   for (const Operand& x : parts)
-    if (!out && c.ok() && x.rank() >= 3 && c.out_sizes().size() == x.sizes.size() && c.builder().IsLast(x))
-      out = c.ResultLast();
+    if (!out && c.ok() && x.rank() >= 3 && c.out_sizes().size() == x.sizes.size() && c.builder().IsChannelsLast(x))
+      out = c.ResultChannelsLast();
   if (!out) out = c.Result();
   Dim at = 0;
   for (const Operand& x : parts) {
@@ -252,12 +252,12 @@ bool JoinShared(PlanContext& c, const std::vector<Operand>& parts, int dim) {
     if (&longest == &n) return false;
     const Dims sizes(longest.output()->sizes().begin(), longest.output()->sizes().end());
     bool last = false, in_front = true;
-    for (const Operand& x : parts) last = last || (sizes.size() >= 3 && dim == 1 && c.builder().IsLast(x));
+    for (const Operand& x : parts) last = last || (sizes.size() >= 3 && dim == 1 && c.builder().IsChannelsLast(x));
     for (int d = 0; d < dim; ++d) in_front = in_front && sizes[d].is(1);
     if (!last && !in_front) return false;
     at = joined
-             .emplace(&longest,
-                      PlanBuilder::Joined{last ? c.TempLast(c.out_dtype(), sizes) : c.Temp(c.out_dtype(), sizes)})
+             .emplace(&longest, PlanBuilder::Joined{last ? c.TempChannelsLast(c.out_dtype(), sizes)
+                                                         : c.Temp(c.out_dtype(), sizes)})
              .first;
   }
   PlanBuilder::Joined& j = at->second;

@@ -426,7 +426,7 @@ absl::Status BindOutputs(const ir::Program& p, const PlanOptions& options, PlanB
 }  // namespace
 
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
-  if (b.options().layouts) ChooseLayouts(g, &b.last_nodes);
+  if (b.options().layouts) ChooseLayouts(g, &b.channels_last_nodes);
   if (b.options().fuse) ChoosePaddings(g, b);
   for (const ir::Node* n : g) {
     const int outer = b.origin;
@@ -480,11 +480,11 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
       return absl::UnimplementedError(
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
   if (options.fuse) {
-    UpdateInPlace(out);
+    InplaceUpdates(out);
     FuseConvs(out);
     FuseChains(out);
-    PlaceParts(out);
-    FormDepthwiseBlocks(out);
+    ConcatInPlace(out);
+    FuseDepthwiseBlocks(out);
   }
   return out;
 }

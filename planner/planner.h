@@ -44,7 +44,7 @@ struct PlannedProgram {
   std::vector<std::string> origins;  // by Step::origin: the operator
   std::vector<std::string> places;   // by Step::origin: where in the model, or ""
 
-  // Copies of whole temporaries into parts of larger tensors, for PlaceParts (fuse.h): a step `copy` made from
+  // Copies of whole temporaries into parts of larger tensors, for ConcatInPlace (fuse.h): a step `copy` made from
   // `origin`, of all of the temporary `from`, dense, to the bytes of `to` from `offset` (an expression) on: dense too,
   // or, where `pitch` is not 0, rows of `row` bytes every `pitch` bytes. Those of one origin do not overlap.
   struct Part {

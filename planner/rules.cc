@@ -209,30 +209,31 @@ Operand PlanContext::Temp(DType dtype, Dims sizes) {
 
 Operand PlanContext::Result(size_t i) {
   bool last = false;
-  if (node_.op().traits.elementwise && !b_.last_buffers.empty() && node_.output(i) != nullptr)
+  if (node_.op().traits.elementwise && !b_.channels_last_buffers.empty() && node_.output(i) != nullptr)
     for (const ir::NamedArg& a : node_.args())
       a.arg.ForEachValue([&](const ir::Value* v) {
         const auto x = b_.values.find(v);
-        if (last || x == b_.values.end() || !b_.IsLast(x->second) || x->second.rank() != node_.output(i)->rank())
+        if (last || x == b_.values.end() || !b_.IsChannelsLast(x->second) ||
+            x->second.rank() != node_.output(i)->rank())
           return;
         last = true;
         for (int d = 0; d < x->second.rank(); ++d)
           last = last && KnownEqual(x->second.sizes[d], node_.output(i)->sizes()[d]);
       });
-  return last ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i));
+  return last ? ResultChannelsLast(i) : Temp(out_dtype(i), out_sizes(i));
 }
-Operand PlanContext::ResultLast(size_t i) { return TempLast(out_dtype(i), out_sizes(i)); }
-Operand PlanContext::TempLast(DType dtype, Dims sizes) {
+Operand PlanContext::ResultChannelsLast(size_t i) { return TempChannelsLast(out_dtype(i), out_sizes(i)); }
+Operand PlanContext::TempChannelsLast(DType dtype, Dims sizes) {
   Operand x = Temp(dtype, std::move(sizes));
   if (!ok() || x.rank() < 3) return x;
   Dim step = x.sizes[1];
   for (int d = x.rank() - 1; d > 1; --d) x.strides[d] = step, step = step * x.sizes[d];
   x.strides[0] = step, x.strides[1] = 1;
-  b_.last_buffers.insert(x.buffer);
+  b_.channels_last_buffers.insert(x.buffer);
   return x;
 }
 Operand PlanContext::ResultLike(const Operand& x, size_t i) {
-  return b_.IsLast(x) ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i));
+  return b_.IsChannelsLast(x) ? ResultChannelsLast(i) : Temp(out_dtype(i), out_sizes(i));
 }
 
 void PlanContext::RequireEqual(Dim a, Dim b, std::string_view otherwise) {
@@ -331,7 +332,7 @@ void PlanContext::CopyPart(const Operand& from, const Operand& to) {
   PlannedProgram::Part part{from.buffer, to.buffer, b_.Expr(to.offset), b_.origin};
   if (!from.is_contiguous() || !to.is_contiguous()) {
     // Channels of images with channels last: a row for each place.
-    if (!b_.IsLast(from) || !b_.IsLast(to) || from.rank() != to.rank()) return;
+    if (!b_.IsChannelsLast(from) || !b_.IsChannelsLast(to) || from.rank() != to.rank()) return;
     const int last = from.rank() - 1;
     const auto row = from.sizes[1].constant(), pitch = to.strides[last].constant();
     if (!row || !pitch || *row < 1 || *pitch < *row) return;
@@ -415,7 +416,7 @@ void PlanContext::Fill(const Operand& x, const ir::Scalar& value) {
   if (!ok() || !number) return;
   const bool real = value.kind == ir::Scalar::kFloat ||
                     (value.kind == ir::Scalar::kValue && value.value->type().kind == ir::Type::kSymFloat);
-  const Operand to = b_.HasLastChannels(x) ? MoveToLast(x, {1}) : x;  // in the order in which it lies
+  const Operand to = b_.HasUnitChannelStride(x) ? MoveToLast(x, {1}) : x;  // in the order in which it lies
   if (real)
     Emit("fill", {}, {to}, x.dtype, FillAttributes{value.is_constant() ? Real(value.d) : Real(*number)});
   else

@@ -115,8 +115,8 @@ class PlanBuilder {
   // In the order of the plan's table.
   std::vector<Dim> UsedSymbols() const { return used_; }
   // Buffers of images with channels last, and the convolutions that are to give some.
-  absl::flat_hash_set<int> last_buffers;
-  absl::flat_hash_set<const ir::Node*> last_nodes;
+  absl::flat_hash_set<int> channels_last_buffers;
+  absl::flat_hash_set<const ir::Node*> channels_last_nodes;
   // Results of constant padding that convolutions do themselves, and what they are made of (ChoosePaddings).
   struct Padding {
     const ir::Value* from = nullptr;
@@ -131,10 +131,10 @@ class PlanBuilder {
     Dim end = 0;  // of these, along the dim
   };
   absl::flat_hash_map<const ir::Node*, Joined> joined;
-  bool IsLast(const Operand& x) const { return last_buffers.contains(x.buffer) && ChannelsLast(x); }
+  bool IsChannelsLast(const Operand& x) const { return channels_last_buffers.contains(x.buffer) && ChannelsLast(x); }
   // The same where rows of places may lie anywhere: of the inner part of an image, too.
-  bool HasLastChannels(const Operand& x) const {
-    return last_buffers.contains(x.buffer) && x.rank() >= 3 && x.strides[1].is(1);
+  bool HasUnitChannelStride(const Operand& x) const {
+    return channels_last_buffers.contains(x.buffer) && x.rank() >= 3 && x.strides[1].is(1);
   }
   // A new symbol.
   Dim NewSymbol(ir::SymRange range);
@@ -213,8 +213,8 @@ class PlanContext : public ir::ArgReader {
   }
   // Of an elementwise operator it lies as the images do that it is made of (ChooseLayouts).
   Operand Result(size_t i = 0);
-  Operand TempLast(DType dtype, Dims sizes);           // with channels last
-  Operand ResultLast(size_t i = 0);                    // with channels last
+  Operand TempChannelsLast(DType dtype, Dims sizes);   // with channels last
+  Operand ResultChannelsLast(size_t i = 0);            // with channels last
   Operand ResultLike(const Operand& x, size_t i = 0);  // as image x lies
 
   // a == b: nothing where it is known, a check when the plan runs where it is not; an error where it cannot be.
@@ -243,7 +243,7 @@ class PlanContext : public ir::ArgReader {
     for (Operand& x : in) x = Expand(std::move(x), out.sizes);
     Operand to = out;
     // In the order in which the result lies, if only within its rows.
-    if (b_.HasLastChannels(out)) {
+    if (b_.HasUnitChannelStride(out)) {
       for (Operand& x : in) x = MoveToLast(x, {1});
       to = MoveToLast(out, {1});
     }

@@ -34,8 +34,8 @@ using namespace slipway;  // NOLINT: a tool of one file
 const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
   static const auto& passes = *new std::map<std::string, void (*)(planner::PlannedProgram&)>{
       {"plan", [](planner::PlannedProgram&) {}}, {"choose-layouts", nullptr},
-      {"form-depthwise-blocks", nullptr},        {"fuse-conv", planner::FuseConvs},
-      {"fuse-chains", planner::FuseChains},      {"place-parts", planner::PlaceParts},
+      {"fuse-depthwise-blocks", nullptr},        {"fuse-conv", planner::FuseConvs},
+      {"fuse-chains", planner::FuseChains},      {"concat-in-place", planner::ConcatInPlace},
   };
   return passes;
 }

@@ -1,6 +1,6 @@
-// FormDepthwiseBlocks: a depthwise convolution and the pointwise ones beside it, where an image between two of them is
-// too large to stay in a cache, become one step of kernel `depthwise_block`, which needs no memory for that image. A
-// pointwise convolution between two depthwise ones goes with the one from which a larger image parts it.
+// FuseDepthwiseBlocks: fuses a depthwise convolution with the pointwise ones before and after it into one step of
+// kernel `depthwise_block`, where the intermediate image is too large for the cache: it is then never stored whole. A
+// pointwise convolution between two depthwise ones is fused with the one across the larger intermediate.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -31,9 +31,9 @@ using kernels::View;
 constexpr int64_t kMinIntermediateElements = 200 << 10;
 constexpr int64_t kMinRows = 16;  // of the result: threads share them
 
-class Former {
+class DepthwiseBlockFuser {
  public:
-  explicit Former(PlannedProgram& p) : p_(p), plan_(p.plan), uses_(p.plan) {}
+  explicit DepthwiseBlockFuser(PlannedProgram& p) : p_(p), plan_(p.plan), uses_(p.plan) {}
 
   void Run() {
     Find();
@@ -246,6 +246,6 @@ class Former {
 
 }  // namespace
 
-void FormDepthwiseBlocks(PlannedProgram& p) { Former(p).Run(); }
+void FuseDepthwiseBlocks(PlannedProgram& p) { DepthwiseBlockFuser(p).Run(); }
 
 }  // namespace slipway::planner

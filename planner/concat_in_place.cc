@@ -1,12 +1,11 @@
-// PlaceParts: what is computed only to be copied into a part of a larger tensor is computed there. A decoder's keys and
-// values are joined with those of the past, then stacked, then stacked with those of all layers: without this each is
+// ConcatInPlace: a temporary whose only purpose is to be copied into a part of a larger tensor (cat, stack) is computed
+// there. A decoder's keys and values are concatenated with those of the past, then stacked twice: without this each is
 // written three times.
 //
-// A temporary moves if the copy covers all of it and lies dense in the larger one, so that each of its views keeps its
-// sizes and strides and changes its place only; or, for images with channels last, as rows of channels, of which the
-// views' strides become the larger one's. Then all steps that use it must be such as take those strides as they are.
-// The larger one's other parts are written by copies of the same operator, which do not overlap, or by what has moved
-// there for them.
+// A temporary moves if the copy covers all of it and is dense in the larger tensor, so that its views keep sizes and
+// strides and change their offset; or, for NHWC images, as rows of channels, whose strides become those of the larger
+// tensor. Then every step that uses it must support these strides. Other parts of the larger tensor are written by
+// copies of the same operator, which do not overlap, or have moved there themselves.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -184,7 +183,7 @@ class Placer {
 
 }  // namespace
 
-void PlaceParts(PlannedProgram& p) {
+void ConcatInPlace(PlannedProgram& p) {
   if (!p.parts.empty()) Placer(p.plan, p.parts).Run();
 }
 

@@ -1,4 +1,4 @@
-// UpdateInPlace: an operator that updates a part of a tensor is planned as a copy of all of it and a step that writes
+// InplaceUpdates: an operator that updates a part of a tensor is planned as a copy of all of it and a step that writes
 // the part. Where the old tensor is not read after that, the new one takes its memory and the copy is left out. So a
 // cache of fixed size, a buffer that the program updates, is written where it lies: it is copied to a temporary, which
 // is written, and copied back; first the copies among the temporaries go, then both around them. One that is made anew
@@ -178,6 +178,6 @@ class Updater {
 
 }  // namespace
 
-void UpdateInPlace(PlannedProgram& p) { Updater(p.plan).Run(); }
+void InplaceUpdates(PlannedProgram& p) { Updater(p.plan).Run(); }
 
 }  // namespace slipway::planner
