@@ -4,12 +4,13 @@
 Each polynomial is a Chebyshev fit of a function's definition, computed with mpmath in 34 digits, cut where terms no
 longer count in binary64, and written in powers of t, where t runs over -1..1 as the variable runs over the interval.
 
-    python scripts/gen_special_tables.py            # writes the header; needs mpmath
+    python scripts/gen_special_tables.py            # writes the header; needs mpmath and clang-format
     python scripts/gen_special_tables.py --check    # exit 1 if the header is not what the installed mpmath gives
 """
 
 import argparse
 import pathlib
+import subprocess
 import sys
 
 from mpmath import (
@@ -268,7 +269,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare with the checked-in header instead of writing it")
     arguments = parser.parse_args()
-    text = header()
+    clang_format = [pathlib.Path(sys.executable).parent / "clang-format", f"--assume-filename={HEADER}"]
+    text = subprocess.run(clang_format, input=header(), text=True, check=True, stdout=subprocess.PIPE).stdout
     if not arguments.check:
         HEADER.write_text(text)
     elif HEADER.read_text() != text:
