@@ -1,8 +1,8 @@
 """The commands of docs/guide/*.md, run as a reader would type them: each page's blocks in order, in an empty folder.
 
   ```sh        is run by bash, with slipway and this Python first on PATH
-  ```text      behind it is what the commands print, standard error included; in it a line "…" is any lines, and a number
-               with a fraction or a unit is any number
+  ```text      behind it is what the commands print, standard error included; in it a line "…" is any lines, and a
+               number with a fraction or a unit is any number
   ```python    or ```c or ```yaml is saved under the name in its first line, a comment: "# export.py"
   <!-- python  is set-up that readers do not see, run by this Python; <!-- sh: by bash. ROOT is the checkout
 
