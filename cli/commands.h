@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
-#include "driver/convert.h"
-#include "driver/diagnostic.h"
+#include "driver/convert/convert.h"
+#include "driver/edge/diagnostic.h"
 #include "io/inputs.h"
 
 namespace slipway::cli {

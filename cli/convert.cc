@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "driver/convert.h"
-#include "driver/quantize_report.h"
+#include "driver/convert/convert.h"
+#include "driver/quantize/report.h"
 
 namespace slipway::cli {
 namespace {

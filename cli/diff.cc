@@ -1,5 +1,5 @@
 // `slipway diff`: whether two checkpoints or ONNX models hold the same.
-#include "driver/diff.h"
+#include "driver/inspect/diff.h"
 
 #include <cerrno>
 #include <cmath>

@@ -14,7 +14,7 @@
 #include "CLI/CLI.hpp"
 #include "base/nearest.h"
 #include "cli/commands.h"
-#include "driver/diagnostic.h"
+#include "driver/edge/diagnostic.h"
 #include "io/atomic_writer.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // `slipway minify`.
-#include "driver/minify.h"
+#include "driver/minify/minify.h"
 
 #include <unistd.h>
 

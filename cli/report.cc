@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "driver/version.h"
+#include "driver/edge/version.h"
 
 namespace slipway::cli {
 

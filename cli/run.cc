@@ -1,5 +1,5 @@
 // `slipway run`: a program on given inputs.
-#include "driver/run.h"
+#include "driver/run/run.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // `slipway shapes`: which dimensions of a program's inputs are dynamic, and why the others are not.
-#include "driver/shapes.h"
+#include "driver/inspect/shapes.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // `slipway unpack`.
-#include "driver/unpack.h"
+#include "driver/inspect/unpack.h"
 
 #include <memory>
 

@@ -1,5 +1,5 @@
 // `slipway verify`: whether two models compute the same.
-#include "driver/verify.h"
+#include "driver/verify/verify.h"
 
 #include <cerrno>
 #include <cmath>

@@ -528,7 +528,7 @@ class Writer {
       RETURN_IF_ERROR(Body(*p_.graph, *g));
       for (const Arg& a : p_.graph->outputs)
         if (!a.value()) return Invalid("an output that is no value");
-      for (const Arg& a : p_.graph->outputs) Info(a.value(), StatedAs(stated.output(), a.value()), g->add_output());
+      for (const Arg& a : p_.graph->outputs) Info(a.value(), DeclaredAs(stated.output(), a.value()), g->add_output());
       text::ViewMap<const Value*> made;
       for (const Node* n : *p_.graph)
         for (const Value* v : n->outputs())
@@ -557,8 +557,8 @@ class Writer {
   }
   std::string NameOf(const Value* v) const { return v ? names_.at(v) : ""; }
 
-  static const onnx::ValueInfoProto* StatedAs(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list,
-                                              const Value* v) {
+  static const onnx::ValueInfoProto* DeclaredAs(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list,
+                                                const Value* v) {
     for (const auto& info : list)
       if (v && info.name() == v->name()) return &info;
     return nullptr;
@@ -585,7 +585,7 @@ class Writer {
         return Invalid(text::StrCat("initializer ", Shown(spec.target), " has no values"));
       if (user || spec.kind == InputSpec::kBuffer) {
         try {
-          Info(v, StatedAs(stated.input(), v), g.add_input());
+          Info(v, DeclaredAs(stated.input(), v), g.add_input());
         } catch (const std::exception& e) {
           return absl::UnimplementedError(e.what());
         }
@@ -603,7 +603,7 @@ class Writer {
   }
 
   // The graph inside of the node that reads `v`, where that is the only one that does, with the input that it is there.
-  static const Value* OnlyReader(const Value* v) {
+  static const Value* OnlyUser(const Value* v) {
     if (v->users().size() != 1 || v->graph()->IsOutput(v)) return nullptr;
     const Node* n = v->users()[0];
     const ir::Values* captured = CapturedBy(*n);
@@ -622,7 +622,7 @@ class Writer {
     }
     return reader;
   }
-  static bool Sinks(const Value* v) { return OnlyReader(v) != nullptr; }
+  static bool Sinks(const Value* v) { return OnlyUser(v) != nullptr; }
 
   absl::Status Body(const Graph& g, onnx::GraphProto& out) {
     for (const Node* n : g) RETURN_IF_ERROR(WriteNode(*n, out));
@@ -690,7 +690,7 @@ class Writer {
       }
       const Value* outer = (*captured)[i - formal];
       auto data = floating_.find(outer);
-      if (data == floating_.end() || OnlyReader(outer) != v) {
+      if (data == floating_.end() || OnlyUser(outer) != v) {
         if (outer) names_[v] = NameOf(outer);
         continue;
       }

@@ -75,7 +75,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& program, const std::str
                                       bool dry_run, OnnxReport* on_failure);
 
 // The model that a program of opaque nodes is (onnx_model/opaque.h), written like any other. Returns the bytes written.
-absl::StatusOr<uint64_t> ExportOpaque(const ir::Program& program, const std::string& path);
+absl::StatusOr<uint64_t> ExportOnnxGraph(const ir::Program& program, const std::string& path);
 
 }  // namespace slipway::exporters
 
