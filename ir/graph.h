@@ -137,7 +137,7 @@ class Arg {
   Arg(bool x) : v(x) {}                       // NOLINT
   Arg(const char* x) : v(std::string(x)) {}   // NOLINT
   Arg(std::string x) : v(std::move(x)) {}     // NOLINT
-  Arg(IntOrValue x) {  // NOLINT
+  Arg(IntOrValue x) {                         // NOLINT
     if (x.value)
       v = x.value;
     else
