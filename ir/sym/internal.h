@@ -1,5 +1,6 @@
-// What the three files of the symbolic-integer algebra share (sym.cc builds, sym_range.cc reasons and evaluates,
-// sym_text.cc prints and parses) and no other file may include: the node, its store and the builders.
+// What the files of the symbolic-integer algebra share, and no other file but ir/equal.cc may include: the node and its
+// store (node.cc), sums and products (factors.cc), builders (build.cc, functions.cc), evaluation (evaluate.cc), ranges
+// and proofs (range.cc, proof.cc), texts (print.cc, parse.cc).
 #ifndef SLIPWAY_IR_SYM_INTERNAL_H_
 #define SLIPWAY_IR_SYM_INTERNAL_H_
 
@@ -107,7 +108,19 @@ struct SymStore {
 
 struct SymTable::Impl : SymStore {};
 
-// ---- builders (sym.cc): each simplifies and hash-conses; operands of the wrong type give an opaque node ----
+// ---- nodes (node.cc) ----
+
+// A value of unknown size and bounds that equals only itself; not interned.
+const SymNode* NewTooLarge(SymStore* store, SymType type);
+const SymNode* InternIn(SymStore* store, SymKind kind, absl::Span<const Sym> operands, std::string_view name,
+                        double number, Sym unit);
+std::pair<Sym, int64_t> BaseAndExponent(Sym s);
+absl::Span<const Sym> FactorsOfUnit(const Sym& unit);
+// Terms of a sum: the higher degree first, then by their factors.
+int CompareUnits(const Sym& a, const Sym& b);
+
+// ---- builders (build.cc, functions.cc): each simplifies and hash-conses; operands of the wrong type give an opaque
+// node ----
 
 // The node as it is, without simplification (but bounded in size: see kMaxSymTreeSize).
 Sym Intern(SymKind kind, absl::Span<const Sym> operands, std::string_view name = {});
@@ -119,6 +132,11 @@ Sym BuildPow(Sym base, Sym exponent);
 Sym BuildFloorDiv(Sym a, Sym b);
 Sym BuildCeilDiv(Sym a, Sym b);
 Sym BuildMod(Sym a, Sym b);
+bool AllIntegers(absl::Span<const Sym> operands);
+Sym BuildMinMax(SymKind kind, absl::Span<const Sym> operands);
+bool IsRelation(SymKind kind);
+Sym BuildNot(Sym a);
+Sym BuildRelation(SymKind kind, Sym a, Sym b);
 // Any non-leaf kind; the arity must have been checked.
 Sym Build(SymKind kind, absl::Span<const Sym> operands, std::string_view name = {});
 // A function by the name a PT2 file spells it with (FloorDiv, PythonMod, GreaterThan, torch.sym_float, …); a name that
@@ -150,7 +168,36 @@ std::optional<LinearForm> MultiplyLinear(const LinearForm& a, const LinearForm& 
 
 inline constexpr size_t kMaxExpandedTerms = 256;
 
-// ---- evaluation of one operation on values (sym_range.cc) ----
+// ---- products as lists of factors, and what sums have in common (factors.cc) ----
+
+uint64_t Magnitude(Int128 v);
+struct Factor {
+  Sym base;
+  int64_t exponent;
+};
+// Exponents stay small enough that adding and multiplying them cannot overflow.
+inline constexpr int64_t kMaxExponent = int64_t{1} << 31;
+Sym InternPower(const Factor& f);
+// Greatest common divisor of all the coefficients of a sum, with the sign of its first term. Only the sign for a sum
+// with a total beyond int64 (kept as several like terms): divided, those could merge into something else than a sum.
+int64_t ContentOf(Sym sum);
+Sym DivideExactly(Sym sum, int64_t divisor);
+void SortAndMergeFactors(std::vector<Factor>* factors);
+// Divides a and b by what they share. The shared part `common` is never 0 where b is not.
+bool CancelCommon(Sym* a, Sym* b, Sym* common);
+// Splits a sum into the part that b divides exactly (already divided) and the remainder.
+struct SplitSum {
+  Sym quotient;
+  Sym rest;
+};
+std::optional<SplitSum> SplitMultiples(Sym a, Sym b);
+// The gcd of c and of all the non-constant coefficients of a, when that is not 1 (a's constant term does not divide).
+int64_t CommonCoefficient(const LinearForm& a, int64_t c);
+Int128 FloorDiv128(Int128 a, Int128 b);
+std::optional<int64_t> FloorDivConstants(int64_t a, int64_t b);
+bool LeadsNegative(Sym s);
+
+// ---- evaluation of one operation on values (evaluate.cc) ----
 
 struct SymValue {
   SymType type = SymType::kInt;
@@ -162,11 +209,24 @@ struct SymValue {
 std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValue> operands);
 std::optional<SymValue> ConstantValue(Sym s);
 
+std::optional<SymValue> PowValue(Int128 base, Int128 exponent);
+
+// ---- ranges and proofs (range.cc, proof.cc) ----
+
 SymRange FloorDivRange(SymRange a, SymRange b);
 
 // The form proofs are made in: products expanded, Mod and CeilDiv written with FloorDiv, and FloorDiv by a constant
 // with its dividend reduced. `a` itself when it is too large to expand.
 Sym ProofForm(Sym a);
+
+// ---- words of both text forms (print.cc) ----
+
+bool IsSymbolNameStart(char c);
+bool IsSymbolNameChar(char c);
+std::optional<int64_t> InfinityNamed(std::string_view word);
+std::optional<bool> BoolNamed(std::string_view word);
+bool IsOperatorWord(std::string_view word);
+bool IsPlainSymbolName(std::string_view name);
 
 }  // namespace slipway::ir
 
