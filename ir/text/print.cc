@@ -12,12 +12,12 @@
 #include "base/utf8.h"
 #include "ir/ops/op_table.h"
 #include "ir/text.h"
-#include "ir/text_internal.h"
+#include "ir/text/internal.h"
 
 namespace slipway::ir {
 namespace {
 
-using namespace text_form;  // NOLINT: this file and parse.cc are its users
+using namespace text_form;  // NOLINT: what this file and the parser share
 
 using text::AppendQuoted;
 using text::Quoted;
