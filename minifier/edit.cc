@@ -15,7 +15,7 @@
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
 #include "ir/specialize.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 #include "passes/pass.h"
 
 namespace slipway::minifier {

@@ -385,7 +385,7 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
-  if ((*format)->opaque) return NotUnderstood(source, "program");
+  if ((*format)->onnx_graph) return NotUnderstood(source, "program");
   if (!(*format)->programs)
     return WithHelp(absl::UnimplementedError(text::StrCat(
                         source.path, ": a ", (*format)->title,
@@ -407,8 +407,8 @@ absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<ir::Program>> OpenOnnxGraph(const Source& source) {
   ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
-  if (!format->opaque) return nullptr;
-  ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, format->opaque(source));
+  if (!format->onnx_graph) return nullptr;
+  ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, format->onnx_graph(source));
   RETURN_IF_ERROR(ir::Verify(*program));
   return program;
 }
@@ -417,7 +417,7 @@ absl::StatusOr<TensorSet> OpenTensors(const Source& source, const std::string& k
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
   if ((*format)->tensors) return (*format)->tensors(source, key);
-  if ((*format)->opaque) return NotUnderstood(source, "tensor");
+  if ((*format)->onnx_graph) return NotUnderstood(source, "tensor");
   if (!(*format)->programs)
     return absl::InvalidArgumentError(
         text::StrCat(source.path, ": a ", (*format)->title, ", of which no tensors are read"));

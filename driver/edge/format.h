@@ -32,9 +32,9 @@ struct Format {
   // weights.
   absl::StatusOr<ir::Archive> (*programs)(const Source& source);
   absl::StatusOr<ir::TensorSet> (*tensors)(const Source& source, const std::string& key);
-  // The program of nodes that are not understood, to be reduced and compared only (onnx_model/opaque.h); null for other
-  // formats.
-  absl::StatusOr<std::unique_ptr<ir::Program>> (*opaque)(const Source& source);
+  // The program of nodes that are not understood, to be reduced and compared only (onnx_model/onnx_graph.h); null for
+  // other formats.
+  absl::StatusOr<std::unique_ptr<ir::Program>> (*onnx_graph)(const Source& source);
   // Fills in what `inspect` shows, where that is more than its programs or tensors; may be null.
   absl::Status (*describe)(const Source& source, FileReport* report);
 };
@@ -51,7 +51,7 @@ absl::StatusOr<const Format*> FormatOf(const Source& source);
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source);
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
 
-// The program of opaque nodes of a file whose format has one, verified; else null.
+// The program of generic nodes of a file whose format has one, verified; else null.
 absl::StatusOr<std::unique_ptr<ir::Program>> OpenOnnxGraph(const Source& source);
 
 // The tensors of a file or folder, by reference. `key` names the dict of a nested checkpoint: "model.state_dict"; of a

@@ -13,7 +13,7 @@
 #include "io/digest.h"
 #include "ir/clone.h"
 #include "ir/text.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::driver {
 namespace {

@@ -23,7 +23,7 @@
 #include "kernels/executor/plan_products.h"
 #include "kernels/isa/bf16.h"
 #include "kernels/isa/dot.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
 
@@ -684,10 +684,10 @@ absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions:
   auto source = OpenSource(path);
   if (!source.ok()) return source.status();
   if (source->file) {
-    auto opaque = OpenOnnxGraph(*source);
-    if (!opaque.ok()) return opaque.status();
+    auto onnx_graph = OpenOnnxGraph(*source);
+    if (!onnx_graph.ok()) return onnx_graph.status();
     options.data = false;
-    if (*opaque) return ir::Print(**opaque, options);
+    if (*onnx_graph) return ir::Print(**onnx_graph, options);
     options.data = true;
   }
   auto archive = source->file ? OpenArchive(*source) : OpenArchive(path);

@@ -17,7 +17,7 @@
 #include "io/temp_folder.h"
 #include "ir/clone.h"
 #include "ir/ops/op_table.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 #include "passes/pass.h"
 #include "planner/evaluator.h"
 

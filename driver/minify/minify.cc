@@ -36,7 +36,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "minifier/search.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 #include "passes/pass.h"
 
 namespace slipway::driver {
@@ -600,9 +600,9 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {
   auto source = OpenSource(path);
   if (!source.ok()) return WithPlace(source.status(), path);
   if (source->file) {
-    auto opaque = OpenOnnxGraph(*source);
-    if (!opaque.ok()) return WithPlace(opaque.status(), path);
-    if (*opaque) return opaque;
+    auto onnx_graph = OpenOnnxGraph(*source);
+    if (!onnx_graph.ok()) return WithPlace(onnx_graph.status(), path);
+    if (*onnx_graph) return onnx_graph;
   }
   auto archive = OpenArchive(path);
   if (!archive.ok()) return WithPlace(archive.status(), path);

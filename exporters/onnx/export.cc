@@ -20,7 +20,7 @@
 #include "exporters/onnx/types.h"
 #include "exporters/onnx/wire.h"
 #include "exporters/program_names.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::exporters {
 

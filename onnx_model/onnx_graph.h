@@ -12,8 +12,8 @@
 // they lie in a nested graph (into the innermost graph that reads them they are written again). Those that are no
 // tensors of ours (strings, sparse ones) are nodes "onnx.#initializer" and "onnx.#sparse_initializer". All else that a
 // model states is an object "onnx" of the program: the model without its nodes.
-#ifndef SLIPWAY_ONNX_MODEL_OPAQUE_H_
-#define SLIPWAY_ONNX_MODEL_OPAQUE_H_
+#ifndef SLIPWAY_ONNX_MODEL_ONNX_GRAPH_H_
+#define SLIPWAY_ONNX_MODEL_ONNX_GRAPH_H_
 
 #include <functional>
 #include <memory>
@@ -85,4 +85,4 @@ bool MayDrop(const ir::Program& p, const ir::Node& n, const ir::NamedArg& a);
 
 }  // namespace slipway::onnx_model
 
-#endif  // SLIPWAY_ONNX_MODEL_OPAQUE_H_
+#endif  // SLIPWAY_ONNX_MODEL_ONNX_GRAPH_H_
