@@ -14,6 +14,7 @@
 #include "CLI/CLI.hpp"
 #include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "driver/diagnostic.h"
 #include "io/atomic_writer.h"
 
@@ -59,6 +60,14 @@ absl::Status UsageOf(const CLI::App& app, const CLI::ParseError& e, int argc, ch
       cause, of + (commands.empty() ? " --help lists the commands" : " --help says what it takes"));
 }
 
+// The help of the command that was given, or of all.
+int PrintHelp(const CLI::App& app, slipway::cli::HelpForm form) {
+  const auto commands = app.get_subcommands();
+  const std::string help = slipway::cli::Help(commands.empty() ? app : *commands[0], form, slipway::cli::HelpWidth());
+  std::fputs(help.c_str(), stdout);
+  return slipway::driver::kDone;
+}
+
 // Whether --diagnostics asks for JSON, of a command line that does not parse.
 bool WantsJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -82,8 +91,10 @@ int main(int argc, char** argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  CLI::App app("slipway: models as PyTorch leaves them, launched as ONNX and more. No Python, no libtorch.");
+  CLI::App app("Converts, quantizes, runs and compares models that PyTorch exported.");
   app.name("slipway");
+  app.set_help_flag("-h", "a line a flag");
+  app.set_help_all_flag("--help", "what each flag does");
   app.set_version_flag("-V,--version", slipway::cli::VersionText());
   app.require_subcommand(1);
   int code = slipway::driver::kDone;
@@ -100,6 +111,10 @@ int main(int argc, char** argv) {
   slipway::cli::AddPages(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return PrintHelp(app, slipway::cli::HelpForm::kBrief);
+  } catch (const CLI::CallForAllHelp&) {
+    return PrintHelp(app, slipway::cli::HelpForm::kFull);
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
