@@ -84,9 +84,7 @@ void AddQuantize(CLI::App& app, int* code) {
   }
   cmd->get_option("--config")->required();
   cmd->add_flag("--json", state->json, "the closing table as JSON on standard output");
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no closing table");
   cmd->callback([state, code] {
     driver::ConvertOptions& o = state->options;

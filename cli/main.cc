@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "base/nearest.h"
+#include "base/other_names.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "driver/diagnostic.h"
@@ -40,7 +40,8 @@ std::string Unexpected(const CLI::App& app, int argc, char** argv) {
     if (std::any_of(known.begin(), known.end(),
                     [&](std::string_view k) { return k == word || (joined && word.substr(0, 2) == k); }))
       continue;
-    const std::string_view near = slipway::text::Nearest(word, known);
+    const std::string_view near =
+        slipway::text::Meant(flag ? slipway::text::NameKind::kFlag : slipway::text::NameKind::kCommand, word, known);
     const std::string what = !flag ? "there is no command '" : taker.get_name() + " has no flag '";
     return what + std::string(word) + "'" + (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
   }
@@ -68,15 +69,14 @@ int PrintHelp(const CLI::App& app, slipway::cli::HelpForm form) {
   return slipway::driver::kDone;
 }
 
-// Whether --diagnostics asks for JSON, of a command line that does not parse.
-bool WantsJson(int argc, char** argv) {
+// The value of a flag such as --color, of a command line that may not parse; "" where it is not given.
+std::string_view ValueOf(std::string_view flag, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--diagnostics=json" ||
-        (word == "--diagnostics" && i + 1 < argc && std::string_view(argv[i + 1]) == "json"))
-      return true;
+    std::string_view word = argv[i];
+    if (word == flag && i + 1 < argc) return argv[i + 1];
+    if (word.starts_with(flag) && word.substr(flag.size()).starts_with("=")) return word.substr(flag.size() + 1);
   }
-  return false;
+  return "";
 }
 
 }  // namespace
@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
+  slipway::cli::SetColor(ValueOf("--color", argc, argv));
   CLI::App app("Converts, quantizes, runs and compares models that PyTorch exported.");
   app.name("slipway");
   app.set_help_flag("-h", "a line a flag");
@@ -119,7 +120,7 @@ int main(int argc, char** argv) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     const slipway::driver::Outcome outcome = slipway::driver::Fail(UsageOf(app, e, argc, argv));
-    slipway::cli::Report(outcome, WantsJson(argc, argv));
+    slipway::cli::Report(outcome, ValueOf("--diagnostics", argc, argv) == "json");
     return outcome.code;
   } catch (const std::bad_alloc&) {
     std::fputs("error[SW4001]: out of memory\n", stderr);
