@@ -42,7 +42,11 @@ absl::Status WriteOut(std::string_view text);
 // "slipway 0.1.0 (ONNX opset 18 … 24, PT2 schema 7 … 8.20, torch operators 2.13.0)"
 std::string VersionText();
 
-// --diagnostics, for every command.
+// Whether TERM says that the terminal takes no escape sequences.
+bool OnDumbTerminal();
+// What --color says: "auto", "always" or "never".
+void SetColor(std::string_view when);
+// --diagnostics and --color, for every command.
 void AddDiagnostics(CLI::App* cmd, std::string* format);
 // Writes the outcome's diagnostics to stderr, as text or JSON lines.
 void Report(const driver::Outcome& outcome, bool json);

@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 
 namespace slipway::cli {
 namespace {
@@ -29,7 +30,7 @@ std::vector<FlagPage> FlagsOf(const CLI::App& app) {
     for (const std::string& name : o->get_lnames()) page.words.push_back("--" + name);
     page.positional = page.words.empty();
     page.names = page.positional ? o->get_name() : text::Join(page.words, ", ");
-    page.value = o->get_items_expected_max() == 0 ? "" : o->get_type_name();
+    page.value = ValueName(*o);
     page.help = o->get_description();
     flags.push_back(std::move(page));
   }
@@ -168,11 +169,8 @@ void AddPages(CLI::App& app) {
         return found ? "" : text::StrCat("'", name, "' is no command", text::Suggestion(name, known));
       });
   help->callback([&app, command] {
-    // Not app.help(), which is about the command that was given: this one.
-    std::fputs((command->empty() ? app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal)
-                                 : app.get_subcommand(*command)->help(app.get_name()))
-                   .c_str(),
-               stdout);
+    const CLI::App& about = command->empty() ? app : *app.get_subcommand(*command);
+    std::fputs(Help(about, HelpForm::kFull, HelpWidth()).c_str(), stdout);
   });
 }
 

@@ -60,7 +60,7 @@ absl::Status WriteOut(std::string_view text) {
 }
 
 std::function<void(uint64_t, uint64_t)> ProgressBar() {
-  if (!isatty(2)) return {};
+  if (!isatty(2) || OnDumbTerminal()) return {};
   constexpr uint64_t kWorthShowing = 256 << 20;  // smaller files are there at once
   return [last = std::chrono::steady_clock::time_point()](uint64_t done, uint64_t total) mutable {
     if (total < kWorthShowing) return;

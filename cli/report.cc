@@ -15,6 +15,22 @@ namespace {
 // What signal handlers need to know of the command line.
 bool json_lines = false;
 
+// The value of --color, before any flag is looked at: a command line that does not parse is an error in colour, too.
+std::string_view color = "auto";
+
+bool IsSet(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// What --color says, then NO_COLOR and FORCE_COLOR, then whether standard error is a terminal that has colours.
+bool InColour() {
+  if (color != "auto") return color == "always";
+  if (IsSet("NO_COLOR")) return false;
+  if (IsSet("FORCE_COLOR")) return std::string_view(std::getenv("FORCE_COLOR")) != "0";
+  return isatty(STDERR_FILENO) && !OnDumbTerminal();
+}
+
 // Async-signal-safe.
 class Line {
  public:
@@ -43,11 +59,25 @@ class Line {
 
 }  // namespace
 
+bool OnDumbTerminal() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) == "dumb";
+}
+
+void SetColor(std::string_view when) {
+  if (!when.empty()) color = when;
+}
+
 void AddDiagnostics(CLI::App* cmd, std::string* format) {
   cmd->add_option("--diagnostics", *format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()
       ->each([](const std::string& value) { json_lines = value == "json"; });
+  cmd->add_option_function<std::string>(
+         "--color", [](const std::string&) {},
+         "errors and warnings in colour; auto: where standard error is a terminal")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->default_str("auto");
 }
 
 void EndOnLostInput(const io::LostInput& lost) {
@@ -65,7 +95,7 @@ void EndOnLostInput(const io::LostInput& lost) {
 std::string VersionText() { return driver::VersionText(); }
 
 void Report(const driver::Outcome& outcome, bool json) {
-  const bool colour = !json && isatty(2) && !std::getenv("NO_COLOR");
+  const bool colour = !json && InColour();
   size_t warnings = 0;
   constexpr size_t kMostWarnings = 200;
   for (const driver::Diagnostic& d : outcome.diagnostics)

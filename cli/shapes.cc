@@ -24,7 +24,8 @@ void AddShapes(CLI::App& app, int* code) {
   cmd->add_option("FILE", o.inputs[0], "exported program (.pt2) or its text form")->required();
   AddFlags(cmd, o, {"dynamic", "unify", "dim-names", "require-dynamic", "to", "verify-each"});
   cmd->add_option("-o,--output", o.output,
-                  "writes the program as the flags make it, to the format of OUT's suffix, as convert does");
+                  "writes the program as the flags make it, to the format of OUT's suffix, as convert does")
+      ->type_name("OUT");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/shapes.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-#include "base/nearest.h"
+#include "base/other_names.h"
 #include "base/text.h"
 
 namespace slipway::driver {
@@ -97,15 +97,10 @@ bool Set(const ConvertFlag& flag, ConvertOptions& o, std::string_view value) {
   return true;
 }
 
-// Which of the words somebody meant by another name of a type, or with a slip.
+// Which of the words somebody meant by another name, or with a slip.
 std::string WordMeant(std::string_view value, std::string_view words) {
-  static constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-      {"fp16", "f16"}, {"float16", "f16"}, {"half", "f16"}, {"bfloat16", "bf16"},
-      {"fp32", "f32"}, {"float32", "f32"}, {"float", "f32"}};
   const std::vector<std::string_view> known = text::Split(words, '|');
-  std::string_view meant = text::Nearest(value, known);
-  for (const auto& [other, word] : kOtherNames)
-    if (other == value && std::find(known.begin(), known.end(), word) != known.end()) meant = word;
+  const std::string_view meant = text::Meant(text::NameKind::kWord, value, known);
   return known.size() < 2 || meant.empty() ? "" : text::StrCat("; did you mean '", meant, "'?");
 }
 

@@ -41,7 +41,34 @@ expect 4 . slipway convert names.sw -o m2.onnx
 expect 4 . slipway convert names.sw -o m2.onnx --diagnostics json
 json < stderr > /dev/null
 
-# Colour on a terminal only, and not with NO_COLOR.
+# Colour on a terminal only, unless flags and variables say otherwise: --color, NO_COLOR, FORCE_COLOR, TERM.
+colour_of() {
+  (env -u NO_COLOR TERM=xterm "$@" 2>&1 > /dev/null || :) | grep -q $'\033\[31;1merror' && echo yes || echo no
+}
+on_terminal() { "$PYTHON" -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$@" 1>&2 2> /dev/null || :; }
+export -f on_terminal
+terminal() { colour_of "$@" bash -c 'on_terminal slipway inspect nothing.pt2 '"$flags"; }
+piped() { colour_of "$@" slipway inspect nothing.pt2 $flags; }
+while IFS='|' read -r flags where variables want; do
+  [ "$($where $variables)" = "$want" ] || fails "$where, $flags $variables: not $want"
+done <<'COLOURS'
+|piped||no
+|terminal||yes
+|terminal|TERM=dumb|no
+|terminal|NO_COLOR=1|no
+|terminal|NO_COLOR=|yes
+|piped|FORCE_COLOR=1|yes
+|piped|FORCE_COLOR=0|no
+|piped|FORCE_COLOR=1 NO_COLOR=1|no
+--color always|piped||yes
+--color always|piped|NO_COLOR=1|yes
+--color always|terminal|TERM=dumb|yes
+--color=never|terminal||no
+--color=never|piped|FORCE_COLOR=1|no
+--color always --frobnicate|piped||yes
+--color always --diagnostics json|piped||no
+COLOURS
+expect 2 'SW1003.*--color' slipway inspect net.sw --color sometimes
 env -u NO_COLOR "$PYTHON" -c 'import pty, sys; pty.spawn(sys.argv[1:])' slipway convert nothing.pt2 -o m.onnx > coloured
 grep -q $'\033\[31;1m' coloured
 NO_COLOR=1 "$PYTHON" -c 'import pty, sys; pty.spawn(sys.argv[1:])' slipway convert nothing.pt2 -o m.onnx > plain

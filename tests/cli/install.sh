@@ -49,7 +49,7 @@ if [ -e "$build/licences/copyright" ]; then cmp "$build/licences/copyright" "$pr
 # The program runs where it was moved to; what shells and man know are all its commands and flags.
 "$prefix/bin/slipway" convert net.sw -o m.onnx -q
 page=$(find "$prefix" -name slipway.1)
-for word in $(slipway --help | sed -n '/^Subcommands:/,$p' | sed -nE 's/^  ([a-z]+) .*/\1/p'); do
+for word in $(slipway --help | sed -n '/^Commands:/,$p' | sed -nE 's/^  ([a-z]+) .*/\1/p'); do
   grep -q "^.SS slipway $word\$" "$page" || fails "$word is not in the manual page"
 done
 source "$prefix/share/bash-completion/completions/slipway"
