@@ -1,5 +1,5 @@
-// What the rewriting of complex numbers (lower_complex.cc) and of Fourier transforms (lower_complex_fft.cc) share: each
-// complex tensor is a pair of real tensors of its sizes.
+// What the rewriting of complex numbers (lower_complex.cc) and the rules for operators (arithmetic.cc, functions.cc,
+// fft.cc) share: each complex tensor is a pair of real tensors of its sizes.
 #ifndef SLIPWAY_PASSES_COMPLEX_PAIRS_H_
 #define SLIPWAY_PASSES_COMPLEX_PAIRS_H_
 
@@ -69,7 +69,9 @@ struct ComplexRule {
   void (*fn)(ComplexContext& c);
 };
 
-// Elementary functions, reductions (lower_complex_functions.cc).
+// Construction, arithmetic, comparisons, products (arithmetic.cc).
+absl::Span<const ComplexRule> ComplexArithmeticRules();
+// Elementary functions, reductions (functions.cc).
 absl::Span<const ComplexRule> ComplexFunctionRules();
 // Fourier transforms over slipway.dft, the unnormalized forward transform along one dimension.
 absl::Span<const ComplexRule> FourierRules();
