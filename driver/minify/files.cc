@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "base/status_macros.h"
@@ -194,6 +197,30 @@ absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
   const std::string path = folder + "/repro.sh";
   RETURN_IF_ERROR(io::WriteFile(path, script + body));
   return chmod(path.c_str(), 0755) == 0 ? absl::OkStatus() : io::IoError(errno, path);
+}
+
+void RemoveFolder(const std::string& path) {
+  std::error_code ignored;  // what stays is of no harm
+  std::filesystem::remove_all(path, ignored);
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return absl::OkStatus();
+  return io::IoError(errno, path);
+}
+
+absl::Status RemoveLinks(const std::string& folder) {
+  static constexpr std::string_view kNames[] = {"min.",   "other.",    "inputs.safetensors",
+                                                "repro.", "report.md", "probes"};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours =
+        std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view n) { return name.starts_with(n); });
+    if (ours && entry.is_symlink(error) && unlink(entry.path().c_str()) != 0)
+      return io::IoError(errno, entry.path().string());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace slipway::driver

@@ -59,6 +59,12 @@ absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::Tensor
 absl::Status WriteReproOnnx(const ReproOptions& options, const std::string& folder);
 absl::Status WriteReproShell(const ReproOptions& options, const std::string& folder);
 
+void RemoveFolder(const std::string& path);
+absl::Status MakeFolder(const std::string& path);
+// Removes symbolic links of the names that a run writes from the folder of the result: the files are made there, not
+// where links lead. Those that an earlier run left to weights are made again.
+absl::Status RemoveLinks(const std::string& folder);
+
 }  // namespace slipway::driver
 
 #endif  // SLIPWAY_DRIVER_MINIFY_FILES_H_

@@ -28,6 +28,7 @@
 #include "driver/minify/check.h"
 #include "driver/minify/data.h"
 #include "driver/minify/files.h"
+#include "driver/minify/log.h"
 #include "io/atomic_writer.h"
 #include "io/digest.h"
 #include "io/io_error.h"
@@ -54,95 +55,6 @@ int CountNodes(const ir::Graph& g) {
   }
   return n;
 }
-
-void RemoveFolder(const std::string& path) {
-  std::error_code ignored;  // what stays is of no harm
-  std::filesystem::remove_all(path, ignored);
-}
-
-absl::Status MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return absl::OkStatus();
-  return io::IoError(errno, path);
-}
-
-// Removes symbolic links of the names that a run writes from the folder of the result: the files are made there, not
-// where links lead. Those that an earlier run left to weights are made again.
-absl::Status RemoveLinks(const std::string& folder) {
-  static constexpr std::string_view kNames[] = {"min.",   "other.",    "inputs.safetensors",
-                                                "repro.", "report.md", "probes"};
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    const bool ours =
-        std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view n) { return name.starts_with(n); });
-    if (ours && entry.is_symlink(error) && unlink(entry.path().c_str()) != 0)
-      return io::IoError(errno, entry.path().string());
-  }
-  return absl::OkStatus();
-}
-
-// ---- What is known of candidates
-
-// Verdicts by digest, one line each, on the disk before they are used. A line that was cut off by a kill is not there.
-class Log {
- public:
-  ~Log() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  // Goes on with a log that has the same key; else it begins anew.
-  absl::Status Open(const std::string& path, const std::string& key) {
-    const std::string head = text::StrCat("slipway-minify 1 ", key, "\n");
-    std::string kept = head;
-    if (auto file = io::MappedFile::Open(path); file.ok()) {
-      const auto data = (*file)->data();
-      const std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
-      if (text.starts_with(head)) kept = std::string(text.substr(0, text.rfind('\n') + 1));
-    }
-    for (std::string_view line : text::Split(std::string_view(kept).substr(head.size()), '\n')) {
-      const std::vector<std::string_view> parts = text::Split(line, '\t');
-      if (parts.size() != 4) continue;
-      Verdict v;
-      v.kind = parts[1] == "fails" ? Verdict::kFails : parts[1] == "passes" ? Verdict::kPasses : Verdict::kUnusable;
-      v.failure = std::string(parts[2]);
-      v.message = std::string(parts[3]);
-      verdicts_.emplace(std::string(parts[0]), std::move(v));
-    }
-    RETURN_IF_ERROR(io::WriteFile(path, kept));
-    fd_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    return fd_ < 0 ? io::IoError(errno, path) : absl::OkStatus();
-  }
-
-  const Verdict* Find(const std::string& digest) const {
-    std::lock_guard lock(mutex_);
-    auto it = verdicts_.find(digest);
-    return it == verdicts_.end() ? nullptr : &it->second;
-  }
-
-  absl::Status Add(const std::string& digest, const Verdict& v) {
-    const std::string line = text::StrCat(digest, "\t",
-                                          v.kind == Verdict::kFails    ? "fails"
-                                          : v.kind == Verdict::kPasses ? "passes"
-                                                                       : "unusable",
-                                          "\t", Field(v.failure), "\t", Field(v.message), "\n");
-    std::lock_guard lock(mutex_);
-    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fdatasync(fd_) != 0)
-      return io::IoError(errno, "probes.log");
-    verdicts_.insert_or_assign(digest, Verdict{v.kind, Field(v.failure), Field(v.message)});
-    return absl::OkStatus();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, Verdict> verdicts_;  // whose elements stay where they are
-  int fd_ = -1;
-
-  static std::string Field(std::string s) {
-    for (char& c : s)
-      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-    return s;
-  }
-};
 
 // ---- Candidates
 
@@ -285,7 +197,7 @@ class Prober : public minifier::Oracle {
   Candidate best_;
   std::unique_ptr<minifier::StandIns> names_;
   MinifyData data_;
-  Log log_;
+  VerdictLog log_;
   Verdict target_;
   bool flaky_ = false, messages_ = true, infers_ = true;
   std::set<std::string> counted_;
