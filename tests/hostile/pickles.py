@@ -2,7 +2,7 @@
 zip, its form before 1.6, and the folders of torch.distributed.checkpoint.
 
 A Case is one hostile checkpoint. Where it carries an exploit, the exploit makes a file named MARK in the working
-folder.
+folder. Long because it is a catalogue: every hostile checkpoint is an entry.
 """
 
 import dataclasses
