@@ -120,12 +120,12 @@ class Applier {
  private:
   ir::Program& p_;
   const Spec& spec_;
-  struct Asked {
+  struct Requested {
     Value* input;
     int axis;
     const DimSpec* dim;
   };
-  std::vector<Asked> asked_;
+  std::vector<Requested> requested_;
 
   Value* Find(std::string_view name) {
     for (Value* v : UserInputs(p_))
@@ -145,13 +145,13 @@ class Applier {
         return Bad(input.text,
                    text::StrCat(input.dims.size(), " dimensions; '", input.name, "' is ", v->type().ToString()));
       for (int axis = 0; axis < v->rank(); ++axis)
-        if (input.dims[axis].kind != DimSpec::kKeep) asked_.push_back({v, axis, &input.dims[axis]});
+        if (input.dims[axis].kind != DimSpec::kKeep) requested_.push_back({v, axis, &input.dims[axis]});
     }
     return absl::OkStatus();
   }
   std::optional<DimRequest> DimRequests(const Value& v, int axis) {
     DimRequest ask;
-    for (const Asked& a : asked_) {
+    for (const Requested& a : requested_) {
       if (a.input != &v || a.axis != axis) continue;
       auto size = v.sizes()[axis].constant();
       if (a.dim->kind == DimSpec::kPin && size && *size == a.dim->number) {
@@ -161,7 +161,7 @@ class Applier {
       ask.name = a.dim->name;
       return ask;
     }
-    if (asked_.empty() && spec_.relations.empty() && !spec_.all) return std::nullopt;
+    if (requested_.empty() && spec_.relations.empty() && !spec_.all) return std::nullopt;
     for (const Spec::Relation& r : spec_.relations)
       if ((r.a == v.name() && r.a_axis == axis) || (r.b == v.name() && r.b_axis == axis)) return ask;
     ask.follows = !spec_.all;
@@ -204,8 +204,8 @@ class Applier {
     });
   }
   absl::Status Relate(const Ledger& ledger) {
-    std::map<std::string, const Asked*> first;
-    for (const Asked& a : asked_) {
+    std::map<std::string, const Requested*> first;
+    for (const Requested& a : requested_) {
       if (a.dim->name.empty()) continue;
       auto [it, fresh] = first.emplace(a.dim->name, &a);
       if (!fresh) RETURN_IF_ERROR(MakeSame(it->second->input, it->second->axis, a.input, a.axis, a.dim->text, ledger));
@@ -265,7 +265,7 @@ class Applier {
       s.range = r;
       return absl::OkStatus();
     };
-    for (const Asked& a : asked_)
+    for (const Requested& a : requested_)
       RETURN_IF_ERROR(put(a.input->sizes()[a.axis], *a.dim, text::StrCat(a.input->name(), ".", a.axis),
                           CauseOf(ledger, a.input, a.axis)));
     for (const DimSpec& d : spec_.symbols) {
