@@ -20,7 +20,7 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 ARCHITECTURE_BYTES = 8192
-WRITTEN = ("docs/ops.md", "docs/diagnostics.md")  # by build/ops_doc, build/diagnostics_doc
+WRITTEN = ("docs/ops.md",)  # by build/ops_doc
 ITEM = re.compile(r"([-*]|\d+\.) +")
 PATH = re.compile(r"[\w.*{},+-]+(?:/[\w.*{},+-]+)*/?")
 SPAN = re.compile(r"`([^`\n]+)`")
