@@ -5,8 +5,9 @@
   check_docs.py          checks docs/, README.md, CONTRIBUTING.md, CHANGELOG.md
   check_docs.py --wrap   first wraps the paragraphs that have longer lines
 
-A path is a link's target, or a word in backticks whose first folder is one of the repository's; in it * and words in
-capitals (tests/fuzz/NAME.cc) stand for anything. Tables, code and pages that a program writes may be wider.
+A path is a link's target, a file that a diff changes, or a word in backticks whose first folder is one of the
+repository's; in it * and words in capitals (tests/fuzz/NAME.cc) stand for anything. Tables, code and pages that a
+program writes may be wider.
 """
 
 import fnmatch
@@ -19,11 +20,12 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 ARCHITECTURE_BYTES = 8192
-WRITTEN = ("docs/ops.md", "docs/diagnostics.md")  # by build/ops_doc, build/diagnostics_doc
+WRITTEN = ("docs/ops.md",)  # by build/ops_doc
 ITEM = re.compile(r"([-*]|\d+\.) +")
 PATH = re.compile(r"[\w.*{},+-]+(?:/[\w.*{},+-]+)*/?")
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+CHANGED = re.compile(r"^(?:---|\+\+\+) (\S+/\S+)(?!.*\(new)", re.M)
 PLACEHOLDER = re.compile(r"\b(?!README|CONTRIBUTING|CHANGELOG|LICENSE|ISSUE|TEMPLATE|VERSION)[A-Z][A-Z_]+\b")
 
 
@@ -133,6 +135,9 @@ def check(name, files, folders, tops):
                 pattern = PLACEHOLDER.sub("*", path.rstrip("/"))
                 if not any(fnmatch.fnmatchcase(f, pattern) for f in (folders if path.endswith("/") else files)):
                     yield f"{line_of(span)}: no {path}"
+    for changed in CHANGED.finditer(text):
+        if changed[1] not in files:
+            yield f"{name}:{text.count(chr(10), 0, changed.start()) + 1}: no {changed[1]}"
     if name in WRITTEN:
         return
     for number, lines, prose in blocks(text):
