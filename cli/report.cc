@@ -96,12 +96,19 @@ std::string VersionText() { return driver::VersionText(); }
 
 void Report(const driver::Outcome& outcome, bool json) {
   const bool colour = !json && InColour();
-  size_t warnings = 0;
-  constexpr size_t kMostWarnings = 200;
-  for (const driver::Diagnostic& d : outcome.diagnostics)
-    if (json || d.severity == driver::Severity::kError || ++warnings <= kMostWarnings)
-      std::fputs((json ? driver::ToJson(d) : driver::ToText(d, colour)).c_str(), stderr);
-  if (warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
+  // Of problems with a line each, the last says what they come to.
+  constexpr size_t kMostErrors = 10, kMostWarnings = 200;
+  size_t warnings = 0, errors = 0;
+  for (const driver::Diagnostic& d : outcome.diagnostics) {
+    const bool error = d.severity == driver::Severity::kError, last = &d == &outcome.diagnostics.back();
+    if (json)
+      std::fputs(driver::ToJson(d).c_str(), stderr);
+    else if (error ? ++errors <= kMostErrors || last : ++warnings <= kMostWarnings)
+      std::fputs(driver::ToText(d, colour).c_str(), stderr);
+    else if (error && &d == &outcome.diagnostics.back() - 1)
+      std::fprintf(stderr, "… and %zu more\n", errors - kMostErrors);
+  }
+  if (!json && warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
 }
 
 }  // namespace slipway::cli

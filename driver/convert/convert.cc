@@ -369,7 +369,9 @@ void DropUnsafeSampleInputs(ir::Program& p, ConvertSummary& summary) {
 
 Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Reader& reader) {
   const SummaryClock clock(summary);
-  Conversion c{options, reader, *summary, {}, {}, 0};
+  ConvertOptions named = options;
+  named.output = OutputOf(options);
+  Conversion c{named, reader, *summary, {}, {}, 0};
   if (absl::Status s = Run(c); !s.ok()) return Fail(s);
   Outcome out;
   for (const std::string& name : c.context.dropped) out.diagnostics.push_back(DroppedState(name));

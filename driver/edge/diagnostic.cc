@@ -23,7 +23,7 @@ constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slip
                kAnswer[] = "slipway/answer";
 
 // What is said of one file is bounded: its names may be as long as the file.
-constexpr size_t kMostCause = 6000, kMostPlace = 500, kMostParts = 100, kMostInLine = 5, kMostLines = 40;
+constexpr size_t kMostCause = 6000, kMostPlace = 500, kMostParts = 1000, kMostInLine = 5, kMostLines = 10;
 
 std::string Payload(const absl::Status& s, const char* key) {
   const auto cord = s.GetPayload(key);
@@ -171,20 +171,19 @@ std::string ToText(const Diagnostic& d, bool colour) {
                    : d.severity == Severity::kError   ? "\033[31;1m"
                    : d.severity == Severity::kWarning ? "\033[33;1m"
                                                       : "\033[36;1m";
-  // Place and help come first, so that the last line of stderr says what went wrong.
-  std::string out;
-  if (!d.place.empty()) out += "  --> " + text::Printable(d.place) + "\n";
-  if (!d.help.empty()) out += "  help: " + text::Printable(d.help) + "\n";
-  std::string cause = d.cause;
+  std::string cause = d.cause, items;
   const std::string tail = text::StrCat(": ", text::Join(d.list, ", "));
   if (d.list.size() > kMostInLine && cause.ends_with(tail)) {
     cause.resize(cause.size() - tail.size());
     for (size_t i = 0; i < std::min(d.list.size(), kMostLines); ++i)
-      out += "  - " + text::Printable(text::Shortened(d.list[i], kMostPlace)) + "\n";
-    if (d.list.size() > kMostLines) out += text::StrCat("  … and ", d.list.size() - kMostLines, " more\n");
+      items += "  - " + text::Printable(text::Shortened(d.list[i], kMostPlace)) + "\n";
+    if (d.list.size() > kMostLines) items += text::StrCat("  … and ", d.list.size() - kMostLines, " more\n");
   }
-  out += std::string(on) + Word(d.severity) + "[" + d.id + "]" + (colour ? "\033[0m" : "") + ": " +
-         text::Printable(text::Shortened(cause, kMostCause)) + "\n";
+  std::string out = std::string(on) + Word(d.severity) + "[" + d.id + "]" + (colour ? "\033[0m" : "") + ": " +
+                    text::Printable(text::Shortened(cause, kMostCause)) + "\n";
+  if (!d.place.empty()) out += "  --> " + text::Printable(d.place) + "\n";
+  out += items;
+  if (!d.help.empty()) out += "  help: " + text::Printable(d.help) + "\n";
   return out;
 }
 

@@ -54,7 +54,7 @@ struct Diagnostic {
 // What a command came to.
 struct Outcome {
   ExitCode code = kDone;
-  std::vector<Diagnostic> diagnostics;  // errors last: the last line says what went wrong
+  std::vector<Diagnostic> diagnostics;  // errors last, of several the one that is of all
 };
 
 // A usage error: exit code 2.
@@ -88,7 +88,7 @@ Outcome Fail(const absl::Status& s, std::string_view place = {});
 // The warning for state whose updates are not an output.
 Diagnostic DroppedState(const std::string& name);
 
-// "error[SW1001]: cause" with place and help on their own lines; and one JSON object a line.
+// "error[SW1001]: cause", with place, list and help on lines of their own behind it; and one JSON object a line.
 std::string ToText(const Diagnostic& d, bool colour);
 std::string ToJson(const Diagnostic& d);
 

@@ -61,6 +61,20 @@ bool IsFolder(const std::string& output) {
   return output.ends_with('/') || (stat(output.c_str(), &info) == 0 && S_ISDIR(info.st_mode));
 }
 
+std::string OutputOf(const ConvertOptions& o) {
+  struct stat info;
+  const size_t name = o.output.rfind('/') + 1, dot = o.output.rfind('.');
+  std::vector<std::string_view> suffixes;
+  for (const Target& t : kTargets)
+    for (std::string_view suffix : SuffixesOf(t)) suffixes.push_back(suffix);
+  const bool folder =
+      o.to.empty() && !o.output.empty() && o.output != "-" && name < o.output.size() && !o.inputs.empty() &&
+      std::all_of(o.inputs.begin(), o.inputs.end(), [](const std::string& input) { return IsFolder(input); }) &&
+      (dot == o.output.npos || dot < name || text::Nearest(std::string_view(o.output).substr(dot), suffixes).empty()) &&
+      stat(o.output.c_str(), &info) != 0;
+  return folder ? o.output + "/" : o.output;
+}
+
 absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o) {
   if (o.output == "-")
     return UsageError("standard output is not written to: outputs appear whole or not at all",

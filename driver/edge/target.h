@@ -63,6 +63,9 @@ const Target* FindTarget(std::string_view name);
 // The target that --to or the output's name asks for: its suffix, or a folder ("dir/", or one that exists). Usage for
 // what asks for two things, a folder with a suffix, and for "-".
 absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o);
+// The output as a folder ("out" as "out/") where all inputs are folders, nothing of its name is there, and neither its
+// suffix nor --to says what it is; else as it is.
+std::string OutputOf(const ConvertOptions& o);
 bool IsFolder(const std::string& output);
 
 // Usage, naming every flag that was given and that `target` does not take, with the targets that do.

@@ -17,11 +17,15 @@ void ReplaceAll(std::string* s, std::string_view from, std::string_view to) {
     s->replace(at, from.size(), to);
 }
 
-std::string_view LastLine(std::string_view text) {
-  std::string_view last;
-  for (std::string_view line : text::Split(text, '\n'))
-    if (line = text::Strip(line); !line.empty()) last = line;
-  return last;
+// The last line that begins as an error of slipway does, behind which place and help stand; else the last line.
+std::string_view Cause(std::string_view text) {
+  std::string_view last, error;
+  for (std::string_view line : text::Split(text, '\n')) {
+    if (line = text::Strip(line); line.empty()) continue;
+    last = line;
+    if (line.starts_with("error[")) error = line;
+  }
+  return error.empty() ? last : error;
 }
 
 // The member of one line of JSON as driver::ToJson() writes it, escapes and all.
@@ -281,12 +285,12 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
     if (exited && r.exit_code == 0) v.failure.clear();
     // verify could not compare
     else if (!step.tells || !user)
-      v.kind = Verdict::kUnusable, v.message = Normalized(LastLine(r.error), files.folder);
+      v.kind = Verdict::kUnusable, v.message = Normalized(Cause(r.error), files.folder);
     return v;
   }
   v.kind = step.tells ? Verdict::kFails : Verdict::kUnusable;
   if (!step.tells) {
-    v.message = Normalized(LastLine(r.error), files.folder);
+    v.message = Normalized(Cause(r.error), files.folder);
     return v;
   }
   // Whoever says by code or pattern what the failure is has said all of it.
@@ -310,7 +314,7 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
     }
     if (!id_.empty()) v.kind = Verdict::kPasses;
   } else if (exited && user) {
-    v.message = Normalized(LastLine(r.error), files.folder);
+    v.message = Normalized(Cause(r.error), files.folder);
   }
   return v;
 }

@@ -27,12 +27,26 @@ for file, names in ("many", [f"w.{i:03}" for i in range(60)]), ("few", ["w.000",
     open(file + ".safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(4 * len(names)))
 PY
 expect 3 'names are given twice$' slipway convert many.safetensors many.safetensors -o m.safetensors
-grep -q "^  - 'w.007'" stderr && grep -qx '  … and 20 more' stderr || fails "not a line each"
+grep -q "^  - 'w.007'" stderr && grep -qx '  … and 50 more' stderr || fails "not a line each"
 expect 3 "names are given twice: 'w.000'.*'w.001'" slipway convert few.safetensors few.safetensors -o m.safetensors
 expect 3 "w.059" slipway convert many.safetensors many.safetensors -o m.safetensors --diagnostics json
 [ "$(wc -l < stderr)" = 1 ] || fails "not one line of JSON"
 expect 3 'SW1010.*2 names of the program are missing: fc' slipway convert net.sw -o m.onnx --weights many.safetensors
 grep -qx '  --> many.safetensors' stderr && grep -q 'help: slipway diff' stderr || fails "place or help"
+
+# So are problems that have a line each: ten, the number of the others, and the one that is of all. JSON has all.
+"$PYTHON" - <<'PY'
+lines = open("net.sw").read().splitlines()
+at = next(i for i, line in enumerate(lines) if "aten.relu.default" in line)
+names = [f"  %o{i}: f32[B,8] = mylib.op{i}.default(self=%x)" for i in range(15)]
+results = ", ".join(f"%o{i}" for i in range(15))
+text = "\n".join(lines[:at] + names + lines[at:]).replace("return %relu", f"return %relu, {results}")
+open("ops.sw", "w").write(text + "\n")
+PY
+expect 4 'not supported at opset 20.*mylib.op14' slipway convert ops.sw -o ops.onnx
+[ "$(grep -c '^error' stderr)" = 11 ] && grep -qx '… and 5 more' stderr || fails "not folded after ten"
+expect 4 . slipway convert ops.sw -o ops.onnx --diagnostics json
+[ "$(wc -l < stderr)" = 16 ] || fails "not all"
 
 # Names from files cannot break the lines.
 sed 's/aten.relu.default(/"my\\nop\\x1b[31m"(/' net.sw > names.sw

@@ -192,7 +192,7 @@ def distributed(
 class Case:
     name: str
     data: object  # bytes of a file, or name -> bytes of a folder
-    message: str  # a regular expression for the last line of stderr
+    message: str  # a regular expression for the cause
     status: int = 3
     program: bytes = None  # the pickle of an exploit that Python's own unpickler carries out
 
