@@ -3,7 +3,7 @@ source "$ROOT/tests/cli/lib.bash"
 build=$(dirname "$SLIPWAY")
 cmake --install "$build" --prefix "$PWD/prefix" > log || fails "$(cat log)"
 mv prefix moved  # nothing names the folder it was installed to
-prefix=$PWD/moved
+prefix=$(pwd -P)/moved
 lib=$(dirname "$(find "$prefix" -name 'libslipway.so')")
 [ -L "$lib/libslipway.so.0" ] || fails "no libslipway.so.0: $(ls "$lib")"
 readelf -d "$lib/libslipway.so" | grep -q 'soname: \[libslipway.so.0\]' || fails "its soname"
@@ -42,6 +42,14 @@ CMAKE
 cmake -S . -B made -DCMAKE_PREFIX_PATH="$prefix" > log && cmake --build made >> log || fails "$(cat log)"
 made/with_cmake > said2
 cmp said said2
+
+# Documents and schemas are installed, and --help says where.
+cmp "$ROOT/docs/quantize.md" "$prefix/share/doc/slipway/docs/quantize.md"
+cmp "$ROOT/schemas/convert.schema.json" "$prefix/share/slipway/schemas/convert.schema.json"
+[ ! -e "$prefix/share/slipway/schemas/ops.txt" ] || fails "the operators' table is no schema"
+COLUMNS=120 "$prefix/bin/slipway" --help > help
+grep -qx "docs/     $prefix/share/doc/slipway/docs" help || fails "no documents: $(cat help)"
+grep -qx "schemas/  $prefix/share/slipway/schemas" help || fails "no schemas: $(cat help)"
 
 # Licences of what is inside go with it (licences.sh).
 if [ -e "$build/licences/copyright" ]; then cmp "$build/licences/copyright" "$prefix/share/doc/slipway/copyright"; fi
