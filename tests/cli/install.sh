@@ -65,4 +65,9 @@ complete_words() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _slipway; echo "${C
 [ "$(complete_words slipway conv)" = convert ]
 [ "$(complete_words slipway convert --exter)" = --external-data ]
 [ "$(complete_words slipway convert net)" = net.sw ]
+[ "$(complete_words slipway convert --external-data '')" = 'auto always never' ]
+[ "$(complete_words slipway convert --to = na)" = native-pt2 ]
+[ "$(complete_words slipway quantize --config 8d)" = 8da4w ]
+[ "$(complete_words slipway inspect --sources =)" = 'full short none' ]
+[ "$(complete_words slipway completion z)" = zsh ] && [ "$(complete_words slipway help conv)" = convert ]
 if command -v man > /dev/null; then man -l "$page" > /dev/null; fi
