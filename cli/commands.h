@@ -42,6 +42,9 @@ absl::Status WriteOut(std::string_view text);
 // "slipway 0.1.0 (ONNX opset 18 … 24, PT2 schema 7 … 8.20, torch operators 2.13.0)"
 std::string VersionText();
 
+// The path of the binary that this process runs; "slipway" where the system does not say.
+std::string Self();
+
 // Whether TERM says that the terminal takes no escape sequences.
 bool OnDumbTerminal();
 // What --color says: "auto", "always" or "never".

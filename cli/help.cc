@@ -2,6 +2,7 @@
 #include "cli/help.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/commands.h"
 #include "cli/flag_table.h"
 #include "quantizer/config.h"
 
@@ -136,6 +138,28 @@ std::string UsageLine(const CLI::App& command) {
   return out + " [FLAG…]\n";
 }
 
+// Where the documents and schemas that messages name lie: installed, in a wheel, or in a build below the sources.
+std::string Documents() {
+  struct Kind {
+    std::string_view name, installed, source;
+  };
+  constexpr Kind kKinds[] = {{"docs/", "share/doc/slipway/docs", "docs"},
+                             {"schemas/", "share/slipway/schemas", "schemas"}};
+  std::string prefix = Self();
+  for (int i = 0; i < 2; ++i) prefix.resize(std::min(prefix.size(), prefix.rfind('/')));
+  std::string out;
+  for (const Kind& kind : kKinds) {
+    for (std::string_view folder : {kind.installed, kind.source}) {
+      const std::string path = text::StrCat(prefix, "/", folder);
+      struct stat info;
+      if (stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+      text::StrAppend(&out, kind.name, std::string(10 - kind.name.size(), ' '), path, "\n");
+      break;
+    }
+  }
+  return out.empty() ? "" : "\nWhere messages name docs/ and schemas/:\n" + out;
+}
+
 std::string OfProgram(const CLI::App& app, HelpForm form, size_t width) {
   std::string out =
       text::StrCat("Usage: slipway COMMAND …\n", Paragraph(app.get_description(), width), "\nCommands:\n");
@@ -153,7 +177,8 @@ std::string OfProgram(const CLI::App& app, HelpForm form, size_t width) {
   return text::StrCat(out, "\n",
                       Paragraph("`slipway COMMAND -h` has the flags of a command, `slipway COMMAND --help` what each "
                                 "does; `slipway explain ID` says what an error means, `slipway -V` the version.",
-                                width));
+                                width),
+                      form == HelpForm::kFull ? Documents() : "");
 }
 
 std::string Brief(const CLI::App& command, const std::vector<HelpLine>& lines, size_t width) {

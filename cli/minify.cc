@@ -11,13 +11,6 @@
 namespace slipway::cli {
 namespace {
 
-// The binary that this process runs.
-std::string Self() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-  return n > 0 && static_cast<size_t>(n) < sizeof path ? std::string(path, static_cast<size_t>(n)) : "slipway";
-}
-
 std::string Line(const driver::MinifyProgress& p) {
   char line[200];
   std::snprintf(line, sizeof line, "probe %d · %d → %d node%s · %d input%s", p.probes, p.nodes_before, p.nodes,

@@ -92,6 +92,12 @@ void EndOnLostInput(const io::LostInput& lost) {
   _Exit(lost.changed ? driver::kBad : driver::kIo);
 }
 
+std::string Self() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 && static_cast<size_t>(n) < sizeof path ? std::string(path, static_cast<size_t>(n)) : "slipway";
+}
+
 std::string VersionText() { return driver::VersionText(); }
 
 void Report(const driver::Outcome& outcome, bool json) {
