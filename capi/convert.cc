@@ -1,8 +1,8 @@
 // Passes and export.
 #include "base/text.h"
 #include "capi/model.h"
-#include "driver/format.h"
-#include "driver/target.h"
+#include "driver/edge/format.h"
+#include "driver/edge/target.h"
 #include "ir/clone.h"
 #include "ir/verify.h"
 

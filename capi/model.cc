@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
-#include "driver/convert_options.h"
-#include "driver/format.h"
+#include "driver/convert/options.h"
+#include "driver/edge/format.h"
 
 namespace slipway::capi {
 

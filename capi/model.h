@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "driver/convert.h"
-#include "driver/diagnostic.h"
-#include "driver/inspect.h"
+#include "driver/convert/convert.h"
+#include "driver/edge/diagnostic.h"
+#include "driver/inspect/inspect.h"
 #include "io/mapped_file.h"
 #include "ir/graph.h"
 #include "ir/tensor_set.h"

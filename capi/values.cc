@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 #include "capi/model.h"
-#include "driver/format.h"
-#include "driver/inspect.h"
+#include "driver/edge/format.h"
+#include "driver/inspect/inspect.h"
 #include "importers/dlpack/dlpack.h"
 #include "ir/sym.h"
 #include "ir/text.h"

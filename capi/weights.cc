@@ -2,7 +2,7 @@
 #include "base/text.h"
 #include "capi/dlpack_out.h"
 #include "capi/model.h"
-#include "driver/format.h"
+#include "driver/edge/format.h"
 #include "importers/dlpack/dlpack.h"
 #include "weights/join.h"
 

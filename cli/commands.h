@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
-#include "driver/convert.h"
-#include "driver/diagnostic.h"
+#include "driver/convert/convert.h"
+#include "driver/edge/diagnostic.h"
 #include "io/inputs.h"
 
 namespace slipway::cli {
@@ -42,7 +42,14 @@ absl::Status WriteOut(std::string_view text);
 // "slipway 0.1.0 (ONNX opset 18 … 24, PT2 schema 7 … 8.20, torch operators 2.13.0)"
 std::string VersionText();
 
-// --diagnostics, for every command.
+// The path of the binary that this process runs; "slipway" where the system does not say.
+std::string Self();
+
+// Whether TERM says that the terminal takes no escape sequences.
+bool OnDumbTerminal();
+// What --color says: "auto", "always" or "never".
+void SetColor(std::string_view when);
+// --diagnostics and --color, for every command.
 void AddDiagnostics(CLI::App* cmd, std::string* format);
 // Writes the outcome's diagnostics to stderr, as text or JSON lines.
 void Report(const driver::Outcome& outcome, bool json);

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "driver/convert.h"
-#include "driver/quantize_report.h"
+#include "driver/convert/convert.h"
+#include "driver/quantize/report.h"
 
 namespace slipway::cli {
 namespace {
@@ -16,6 +16,12 @@ std::string Plain(std::string_view help) {
   for (char c : help)
     if (c != '`' && c != '*') out += c;
   return out;
+}
+
+// The same, with the targets that take the flag.
+std::string WithTargets(const driver::ConvertFlag& flag) {
+  const std::string targets = driver::FlagTargets(flag);
+  return targets.empty() ? Plain(flag.help) : Plain(flag.help) + ". For " + targets;
 }
 
 void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag& flag, const std::string& help,
@@ -64,7 +70,9 @@ void AddQuantize(CLI::App& app, int* code) {
   CLI::App* cmd = app.add_subcommand("quantize", "Quantize the weights of a checkpoint or of an exported program");
   cmd->add_option("IN", o.inputs, "weights: .safetensors, checkpoint, folder of shards; or an exported program (.pt2)")
       ->required();
-  cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format, as for convert")->required();
+  cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format, as for convert")
+      ->type_name("OUT")
+      ->required();
   static constexpr std::pair<std::string_view, std::string_view> kOwn[] = {
       {"quantize", "config"}, {"quantize-include", "include"}, {"quantize-exclude", "exclude"}};
   static constexpr std::string_view kNot[] = {"include", "exclude", "rename", "dtype", "tp", "tp-rules"};
@@ -72,15 +80,11 @@ void AddQuantize(CLI::App& app, int* code) {
     if (std::find(std::begin(kNot), std::end(kNot), flag.name) != std::end(kNot)) continue;
     const auto* own =
         std::find_if(std::begin(kOwn), std::end(kOwn), [&](const auto& p) { return p.first == flag.name; });
-    const std::string targets = driver::FlagTargets(flag);
-    AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help),
-            own != std::end(kOwn) ? own->second : "");
+    AddFlag(cmd, o, flag, WithTargets(flag), own != std::end(kOwn) ? own->second : "");
   }
   cmd->get_option("--config")->required();
   cmd->add_flag("--json", state->json, "the closing table as JSON on standard output");
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no closing table");
   cmd->callback([state, code] {
     driver::ConvertOptions& o = state->options;
@@ -113,11 +117,10 @@ void AddConvert(CLI::App& app, int* code) {
                   "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, "
                   "folder of shards, distributed checkpoint")
       ->required();
-  cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")->required();
-  for (const driver::ConvertFlag& flag : driver::kConvertFlags) {
-    const std::string targets = driver::FlagTargets(flag);
-    AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help));
-  }
+  cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")
+      ->type_name("OUT")
+      ->required();
+  for (const driver::ConvertFlag& flag : driver::kConvertFlags) AddFlag(cmd, o, flag, WithTargets(flag));
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("--json", state->json,
                 "the summary as one JSON object on standard output (schemas/convert.schema.json)");

@@ -1,5 +1,5 @@
 // `slipway diff`: whether two checkpoints or ONNX models hold the same.
-#include "driver/diff.h"
+#include "driver/inspect/diff.h"
 
 #include <cerrno>
 #include <cmath>
@@ -27,8 +27,10 @@ void AddDiff(CLI::App& app, int* code) {
       ->required();
   cmd->add_option("B", o.b, "the same, of any kind")->required();
   cmd->add_option("--key", state->key,
-                  "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
+                  "the dict of a nested checkpoint that holds the tensors, such as model.state_dict")
+      ->type_name("PATH");
   cmd->add_option("--tolerance", o.tolerance, "floating-point elements that differ by no more are equal")
+      ->type_name("NUMBER")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   cmd->add_flag("--by-value", o.by_value,

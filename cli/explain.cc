@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "driver/explanations.h"
+#include "driver/edge/explanations.h"
 
 namespace slipway::cli {
 namespace {

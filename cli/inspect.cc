@@ -1,5 +1,5 @@
 // `slipway inspect`: what is in a file.
-#include "driver/inspect.h"
+#include "driver/inspect/inspect.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "base/nearest.h"
+#include "base/other_names.h"
 #include "cli/commands.h"
-#include "driver/diagnostic.h"
+#include "cli/help.h"
+#include "driver/edge/diagnostic.h"
 #include "io/atomic_writer.h"
 
 namespace {
@@ -39,7 +40,8 @@ std::string Unexpected(const CLI::App& app, int argc, char** argv) {
     if (std::any_of(known.begin(), known.end(),
                     [&](std::string_view k) { return k == word || (joined && word.substr(0, 2) == k); }))
       continue;
-    const std::string_view near = slipway::text::Nearest(word, known);
+    const std::string_view near =
+        slipway::text::Meant(flag ? slipway::text::NameKind::kFlag : slipway::text::NameKind::kCommand, word, known);
     const std::string what = !flag ? "there is no command '" : taker.get_name() + " has no flag '";
     return what + std::string(word) + "'" + (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
   }
@@ -59,15 +61,22 @@ absl::Status UsageOf(const CLI::App& app, const CLI::ParseError& e, int argc, ch
       cause, of + (commands.empty() ? " --help lists the commands" : " --help says what it takes"));
 }
 
-// Whether --diagnostics asks for JSON, of a command line that does not parse.
-bool WantsJson(int argc, char** argv) {
+// The help of the command that was given, or of all.
+int PrintHelp(const CLI::App& app, slipway::cli::HelpForm form) {
+  const auto commands = app.get_subcommands();
+  const std::string help = slipway::cli::Help(commands.empty() ? app : *commands[0], form, slipway::cli::HelpWidth());
+  std::fputs(help.c_str(), stdout);
+  return slipway::driver::kDone;
+}
+
+// The value of a flag such as --color, of a command line that may not parse; "" where it is not given.
+std::string_view ValueOf(std::string_view flag, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--diagnostics=json" ||
-        (word == "--diagnostics" && i + 1 < argc && std::string_view(argv[i + 1]) == "json"))
-      return true;
+    std::string_view word = argv[i];
+    if (word == flag && i + 1 < argc) return argv[i + 1];
+    if (word.starts_with(flag) && word.substr(flag.size()).starts_with("=")) return word.substr(flag.size() + 1);
   }
-  return false;
+  return "";
 }
 
 }  // namespace
@@ -82,8 +91,11 @@ int main(int argc, char** argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  CLI::App app("slipway: models as PyTorch leaves them, launched as ONNX and more. No Python, no libtorch.");
+  slipway::cli::SetColor(ValueOf("--color", argc, argv));
+  CLI::App app("Converts, quantizes, runs and compares models that PyTorch exported.");
   app.name("slipway");
+  app.set_help_flag("-h", "a line a flag");
+  app.set_help_all_flag("--help", "what each flag does");
   app.set_version_flag("-V,--version", slipway::cli::VersionText());
   app.require_subcommand(1);
   int code = slipway::driver::kDone;
@@ -100,11 +112,15 @@ int main(int argc, char** argv) {
   slipway::cli::AddPages(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return PrintHelp(app, slipway::cli::HelpForm::kBrief);
+  } catch (const CLI::CallForAllHelp&) {
+    return PrintHelp(app, slipway::cli::HelpForm::kFull);
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     const slipway::driver::Outcome outcome = slipway::driver::Fail(UsageOf(app, e, argc, argv));
-    slipway::cli::Report(outcome, WantsJson(argc, argv));
+    slipway::cli::Report(outcome, ValueOf("--diagnostics", argc, argv) == "json");
     return outcome.code;
   } catch (const std::bad_alloc&) {
     std::fputs("error[SW4001]: out of memory\n", stderr);

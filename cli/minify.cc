@@ -1,5 +1,5 @@
 // `slipway minify`.
-#include "driver/minify.h"
+#include "driver/minify/minify.h"
 
 #include <unistd.h>
 
@@ -10,13 +10,6 @@
 
 namespace slipway::cli {
 namespace {
-
-// The binary that this process runs.
-std::string Self() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-  return n > 0 && static_cast<size_t>(n) < sizeof path ? std::string(path, static_cast<size_t>(n)) : "slipway";
-}
 
 std::string Line(const driver::MinifyProgress& p) {
   char line[200];
@@ -39,6 +32,7 @@ void AddMinify(CLI::App& app, int* code) {
   CLI::App* cmd = app.add_subcommand("minify", "Find the smallest program that still fails a check");
   cmd->add_option("IN", o.input, "exported program (.pt2), text form, or ONNX model (.onnx)")->required();
   cmd->add_option("-o,--output", o.folder, "the folder for the result; the same command goes on with what is in it")
+      ->type_name("DIR")
       ->required();
   cmd->add_option("--check", o.check,
                   "a command that exits 0 where all is well, {} in it being the candidate as .pt2 (of an ONNX model: "
@@ -46,29 +40,39 @@ void AddMinify(CLI::App& app, int* code) {
                   "or one of slipway's own: convert:onnx[@OPSET], convert:so, run, accuracy:onnx, accuracy:so, "
                   "accuracy:OTHER.pt2, diagnostic:ID[@TARGET]; of an ONNX model run, accuracy:ort-unoptimized, "
                   "accuracy:OTHER.onnx")
+      ->type_name("CHECK")
       ->required();
   CLI::Option* fail_code =
       cmd->add_option("--fail-code", state->fail_code, "only this exit code of the command is the failure")
+          ->type_name("N")
           ->check(CLI::Range(1, 255));
-  cmd->add_option("--fail-regex", o.fail_regex, "only output of the command that matches is the failure (RE2)");
+  cmd->add_option("--fail-regex", o.fail_regex, "only output of the command that matches is the failure (RE2)")
+      ->type_name("RE");
   cmd->add_option(
-      "--inputs", o.inputs,
-      ".safetensors with input.0, input.1, …, as for run; the archive's samples, else made-up numbers, if not said");
+         "--inputs", o.inputs,
+         ".safetensors with input.0, input.1, …, as for run; the archive's samples, else made-up numbers, if not said")
+      ->type_name("FILE");
   cmd->add_option(
-      "--python", o.python,
-      "for accuracy:onnx and ONNX models: the Python with onnxruntime and numpy; python3 of PATH if not said");
+         "--python", o.python,
+         "for accuracy:onnx and ONNX models: the Python with onnxruntime and numpy; python3 of PATH if not said")
+      ->type_name("FILE");
   cmd->add_option("--timeout", o.timeout, "seconds that a check may take; 0: any")
+      ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   cmd->add_option("--memory", o.memory, "bytes that each process of a check may have; 0: any")
+      ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("8GiB");
   cmd->add_option("-j,--jobs", o.jobs, "checks at once; the result is the same")
+      ->type_name("N")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   cmd->add_option("--max-time", o.max_time, "seconds, after which the best so far is the result")
+      ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
   cmd->add_option("--max-probes", o.max_probes, "checks, after which the best so far is the result")
+      ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no progress, no summary");

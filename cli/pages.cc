@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 
 namespace slipway::cli {
 namespace {
@@ -29,7 +30,7 @@ std::vector<FlagPage> FlagsOf(const CLI::App& app) {
     for (const std::string& name : o->get_lnames()) page.words.push_back("--" + name);
     page.positional = page.words.empty();
     page.names = page.positional ? o->get_name() : text::Join(page.words, ", ");
-    page.value = o->get_items_expected_max() == 0 ? "" : o->get_type_name();
+    page.value = ValueName(*o);
     page.help = o->get_description();
     flags.push_back(std::move(page));
   }
@@ -52,12 +53,46 @@ std::vector<std::string> Names(const CLI::App& app) {
   return names;
 }
 
+// What may stand behind a word of a command's line, where that is a fixed set.
+struct ValuesAfter {
+  std::string word;  // a flag, or the command itself for its argument
+  std::string values;
+};
+
+std::vector<ValuesAfter> FixedValues(const CLI::App& command) {
+  std::vector<ValuesAfter> out;
+  for (const CLI::Option* o : command.get_options()) {
+    const std::string values = text::Join(ValueChoices(*o), " ");
+    if (values.empty()) continue;
+    for (const std::string& name : o->get_snames()) out.push_back({"-" + name, values});
+    for (const std::string& name : o->get_lnames()) out.push_back({"--" + name, values});
+    if (!o->nonpositional()) out.push_back({command.get_name(), values});
+  }
+  if (command.get_name() == "help") out.push_back({"help", text::Join(Names(*command.get_parent()), " ")});
+  return out;
+}
+
+// A case of the shell for each of them: "COMMAND WORD") does `before`, the values, `after`.
+std::string CasesOfValues(const CLI::App& app, std::string_view before, std::string_view after) {
+  std::string out;
+  for (const CLI::App* command : Commands(app))
+    for (const ValuesAfter& row : FixedValues(*command))
+      text::StrAppend(&out, "    '", command->get_name(), " ", row.word, "') ", before, row.values, after,
+                      "; return ;;\n");
+  return out;
+}
+
 std::string Bash(const CLI::App& app) {
   std::string out = "# bash completion for slipway\n_slipway() {\n  local words\n  case \"${COMP_WORDS[1]}\" in\n";
   for (const CLI::App* command : Commands(app))
     text::StrAppend(&out, "    ", command->get_name(), ") words='", text::Join(WordsOf(*command), " "), "' ;;\n");
   text::StrAppend(&out, "    *) words='", text::Join(WordsOf(app), " "),
-                  "' ;;\n  esac\n  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n");
+                  "' ;;\n  esac\n  local word=\"${COMP_WORDS[COMP_CWORD]}\" flag=\"${COMP_WORDS[COMP_CWORD - 1]}\"\n",
+                  // bash divides --flag=value in three words
+                  "  if [ \"$word\" = = ]; then word=; fi\n",
+                  "  if [ \"$flag\" = = ]; then flag=\"${COMP_WORDS[COMP_CWORD - 2]}\"; fi\n",
+                  "  case \"${COMP_WORDS[1]} $flag\" in\n",
+                  CasesOfValues(app, "COMPREPLY=($(compgen -W '", "' -- \"$word\"))"), "  esac\n");
   text::StrAppend(&out, "  if [ \"$COMP_CWORD\" = 1 ] && [ \"${word#-}\" = \"$word\" ]; then words='",
                   text::Join(Names(app), " "), "'; fi\n");
   out +=
@@ -88,9 +123,12 @@ std::string Zsh(const CLI::App& app) {
       for (const std::string& word : flag.words) text::StrAppend(&out, "\n      ", described(word, flag.help));
     out += ") ;;\n";
   }
-  return out +
-         "  esac\n  if [[ \"$PREFIX\" == -* ]]; then _describe flag known; else _files; fi\n}\ncompdef _slipway "
-         "slipway\n";
+  return text::StrCat(
+      out, "  esac\n  local flag=$words[CURRENT-1]\n",
+      "  if [[ \"$PREFIX\" == --*=* ]]; then flag=${PREFIX%%=*}; compset -P '*='; fi\n  case \"$words[2] $flag\" in\n",
+      CasesOfValues(app, "compadd -- ", ""),
+      "  esac\n  if [[ \"$PREFIX\" == -* ]]; then _describe flag known; else _files; fi\n}\n"
+      "compdef _slipway slipway\n");
 }
 
 std::string Fish(const CLI::App& app) {
@@ -98,12 +136,18 @@ std::string Fish(const CLI::App& app) {
   for (const CLI::App* command : Commands(app)) {
     text::StrAppend(&out, "complete -c slipway -n __fish_use_subcommand -f -a ", command->get_name(), " -d ",
                     Quoted(command->get_description()), "\n");
+    for (const ValuesAfter& row : FixedValues(*command))
+      if (row.word == command->get_name())
+        text::StrAppend(&out, "complete -c slipway -n '__fish_seen_subcommand_from ", row.word, "' -f -a ",
+                        Quoted(row.values), "\n");
     for (const CLI::Option* o : command->get_options()) {
       if (o->get_snames().empty() && o->get_lnames().empty()) continue;
+      const std::string values = text::Join(ValueChoices(*o), " ");
       text::StrAppend(&out, "complete -c slipway -n '__fish_seen_subcommand_from ", command->get_name(), "'");
       for (const std::string& name : o->get_snames()) text::StrAppend(&out, " -s ", name);
       for (const std::string& name : o->get_lnames()) text::StrAppend(&out, " -l ", name);
-      text::StrAppend(&out, o->get_items_expected_max() == 0 ? "" : " -r", " -d ", Quoted(o->get_description()), "\n");
+      text::StrAppend(&out, o->get_items_expected_max() == 0 ? "" : " -r", values.empty() ? "" : " -f -a ",
+                      values.empty() ? "" : Quoted(values), " -d ", Quoted(o->get_description()), "\n");
     }
   }
   return out;
@@ -168,11 +212,8 @@ void AddPages(CLI::App& app) {
         return found ? "" : text::StrCat("'", name, "' is no command", text::Suggestion(name, known));
       });
   help->callback([&app, command] {
-    // Not app.help(), which is about the command that was given: this one.
-    std::fputs((command->empty() ? app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal)
-                                 : app.get_subcommand(*command)->help(app.get_name()))
-                   .c_str(),
-               stdout);
+    const CLI::App& about = command->empty() ? app : *app.get_subcommand(*command);
+    std::fputs(Help(about, HelpForm::kFull, HelpWidth()).c_str(), stdout);
   });
 }
 

@@ -21,7 +21,7 @@ std::string Shown(std::string_view text, size_t most) { return text::Printable(t
 }  // namespace
 
 void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& s) {
-  constexpr size_t kMostLines = 200, kMostLine = 1000;
+  constexpr size_t kMostLines = 10, kMostLine = 1000;
   for (size_t i = 0; i < std::min(s.lines.size(), kMostLines); ++i)
     std::fprintf(stderr, "note: %s\n", Shown(s.lines[i], kMostLine).c_str());
   if (s.lines.size() > kMostLines) std::fprintf(stderr, "note: … and %zu more\n", s.lines.size() - kMostLines);
@@ -60,7 +60,7 @@ absl::Status WriteOut(std::string_view text) {
 }
 
 std::function<void(uint64_t, uint64_t)> ProgressBar() {
-  if (!isatty(2)) return {};
+  if (!isatty(2) || OnDumbTerminal()) return {};
   constexpr uint64_t kWorthShowing = 256 << 20;  // smaller files are there at once
   return [last = std::chrono::steady_clock::time_point()](uint64_t done, uint64_t total) mutable {
     if (total < kWorthShowing) return;

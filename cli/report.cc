@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "driver/version.h"
+#include "driver/edge/version.h"
 
 namespace slipway::cli {
 
@@ -14,6 +14,22 @@ namespace {
 
 // What signal handlers need to know of the command line.
 bool json_lines = false;
+
+// The value of --color, before any flag is looked at: a command line that does not parse is an error in colour, too.
+std::string_view color = "auto";
+
+bool IsSet(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// What --color says, then NO_COLOR and FORCE_COLOR, then whether standard error is a terminal that has colours.
+bool InColour() {
+  if (color != "auto") return color == "always";
+  if (IsSet("NO_COLOR")) return false;
+  if (IsSet("FORCE_COLOR")) return std::string_view(std::getenv("FORCE_COLOR")) != "0";
+  return isatty(STDERR_FILENO) && !OnDumbTerminal();
+}
 
 // Async-signal-safe.
 class Line {
@@ -43,11 +59,25 @@ class Line {
 
 }  // namespace
 
+bool OnDumbTerminal() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) == "dumb";
+}
+
+void SetColor(std::string_view when) {
+  if (!when.empty()) color = when;
+}
+
 void AddDiagnostics(CLI::App* cmd, std::string* format) {
   cmd->add_option("--diagnostics", *format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()
       ->each([](const std::string& value) { json_lines = value == "json"; });
+  cmd->add_option_function<std::string>(
+         "--color", [](const std::string&) {},
+         "errors and warnings in colour; auto: where standard error is a terminal")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->default_str("auto");
 }
 
 void EndOnLostInput(const io::LostInput& lost) {
@@ -62,16 +92,29 @@ void EndOnLostInput(const io::LostInput& lost) {
   _Exit(lost.changed ? driver::kBad : driver::kIo);
 }
 
+std::string Self() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 && static_cast<size_t>(n) < sizeof path ? std::string(path, static_cast<size_t>(n)) : "slipway";
+}
+
 std::string VersionText() { return driver::VersionText(); }
 
 void Report(const driver::Outcome& outcome, bool json) {
-  const bool colour = !json && isatty(2) && !std::getenv("NO_COLOR");
-  size_t warnings = 0;
-  constexpr size_t kMostWarnings = 200;
-  for (const driver::Diagnostic& d : outcome.diagnostics)
-    if (json || d.severity == driver::Severity::kError || ++warnings <= kMostWarnings)
-      std::fputs((json ? driver::ToJson(d) : driver::ToText(d, colour)).c_str(), stderr);
-  if (warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
+  const bool colour = !json && InColour();
+  // Of problems with a line each, the last says what they come to.
+  constexpr size_t kMostErrors = 10, kMostWarnings = 200;
+  size_t warnings = 0, errors = 0;
+  for (const driver::Diagnostic& d : outcome.diagnostics) {
+    const bool error = d.severity == driver::Severity::kError, last = &d == &outcome.diagnostics.back();
+    if (json)
+      std::fputs(driver::ToJson(d).c_str(), stderr);
+    else if (error ? ++errors <= kMostErrors || last : ++warnings <= kMostWarnings)
+      std::fputs(driver::ToText(d, colour).c_str(), stderr);
+    else if (error && &d == &outcome.diagnostics.back() - 1)
+      std::fprintf(stderr, "… and %zu more\n", errors - kMostErrors);
+  }
+  if (!json && warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
 }
 
 }  // namespace slipway::cli

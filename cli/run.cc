@@ -1,5 +1,5 @@
 // `slipway run`: a program on given inputs.
-#include "driver/run.h"
+#include "driver/run/run.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -23,21 +23,28 @@ void AddRun(CLI::App& app, int* code) {
       ->required();
   cmd->add_option("--inputs", state->options.inputs,
                   ".safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only")
+      ->type_name("FILE")
       ->required();
-  cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")->required();
+  cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")
+      ->type_name("FILE")
+      ->required();
   cmd->add_option("--plugin", state->options.plugins,
                   "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
+      ->type_name("LIBRARY")
       ->expected(1)
       ->take_all();
   cmd->add_option("--repeat", state->options.repeat, "runs; outputs are those of the last")
+      ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   cmd->add_option("--threads", state->options.threads,
                   "threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor")
+      ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   cmd->add_option("--python", state->options.python,
-                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
+                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
+      ->type_name("FILE");
   cmd->add_flag("--profile", state->options.profile, "time by operator");
   cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
   AddDiagnostics(cmd, &state->diagnostics);

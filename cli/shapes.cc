@@ -1,5 +1,5 @@
 // `slipway shapes`: which dimensions of a program's inputs are dynamic, and why the others are not.
-#include "driver/shapes.h"
+#include "driver/inspect/shapes.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -24,7 +24,8 @@ void AddShapes(CLI::App& app, int* code) {
   cmd->add_option("FILE", o.inputs[0], "exported program (.pt2) or its text form")->required();
   AddFlags(cmd, o, {"dynamic", "unify", "dim-names", "require-dynamic", "to", "verify-each"});
   cmd->add_option("-o,--output", o.output,
-                  "writes the program as the flags make it, to the format of OUT's suffix, as convert does");
+                  "writes the program as the flags make it, to the format of OUT's suffix, as convert does")
+      ->type_name("OUT");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/shapes.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {

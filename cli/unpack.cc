@@ -1,5 +1,5 @@
 // `slipway unpack`.
-#include "driver/unpack.h"
+#include "driver/inspect/unpack.h"
 
 #include <memory>
 
@@ -17,8 +17,11 @@ void AddUnpack(CLI::App& app, int* code) {
   driver::UnpackOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("unpack", "Write each program of a PT2 archive to an archive of its own");
   cmd->add_option("IN", o.input, "a PT2 archive")->required();
-  cmd->add_option("-o,--output", o.folder, "the folder that NAME.pt2 goes to")->required();
-  cmd->add_option("--program", o.programs, "only the program of this name; may be repeated")->expected(1)->take_all();
+  cmd->add_option("-o,--output", o.folder, "the folder that NAME.pt2 goes to")->type_name("DIR")->required();
+  cmd->add_option("--program", o.programs, "only the program of this name; may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all();
   AddFlags(cmd, o.convert, {"torch", "check-crc", "max-output", "dry-run"});
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");

@@ -1,5 +1,5 @@
 // `slipway verify`: whether two models compute the same.
-#include "driver/verify.h"
+#include "driver/verify/verify.h"
 
 #include <cerrno>
 #include <cmath>
@@ -28,38 +28,47 @@ void AddVerify(CLI::App& app, int* code) {
   CLI::Option* inputs = cmd->add_option("--inputs", o.inputs,
                                         ".safetensors with input.0, input.1, …, as for run; may be repeated. Without "
                                         "it the program's sample inputs, else what --seed makes")
+                            ->type_name("FILE")
                             ->expected(1)
                             ->take_all();
   cmd->add_option("--seed", o.seed,
                   "make inputs within the program's types, ranges and relations; another number makes others")
+      ->type_name("N")
       ->excludes(inputs);
   cmd->add_flag("--adversarial", o.adversarial,
                 "make inputs with edge values: zeros, infinities, NaN, denormals, extremes")
       ->excludes(inputs);
   cmd->add_option("--sweep", o.sweep, "make inputs of N sets of sizes from the ranges, their ends first")
+      ->type_name("N")
       ->check(CLI::Range(1, 10000))
       ->excludes(inputs);
   cmd->add_option(
          "--rtol", o.rtol,
          "elements may differ by RTOL · |a| + ATOL, as in torch.testing.assert_close; of floating-point outputs")
+      ->type_name("RTOL")
       ->check(CLI::NonNegativeNumber);
   cmd->add_option("--atol", o.atol, "see --rtol; one that is given alone makes the other 0")
+      ->type_name("ATOL")
       ->check(CLI::NonNegativeNumber);
   cmd->add_flag("--no-reference", state->no_reference,
                 "do not run the program in f64 to say which side is further from it");
   cmd->add_flag("--layers", o.layers, "find the first node whose value differs, and where it comes from");
   cmd->add_option("--python", o.python,
-                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
+                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
+      ->type_name("FILE");
   cmd->add_flag("--ort-unoptimized", o.unoptimized,
                 "A, an .onnx, is run without onnxruntime's optimizations; it may be B, too");
   cmd->add_option("--timeout", o.timeout, "seconds that onnxruntime may take")
+      ->type_name("SECONDS")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   cmd->add_option("--plugin", o.plugins,
                   "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
+      ->type_name("LIBRARY")
       ->expected(1)
       ->take_all();
   cmd->add_option("--threads", o.threads, "threads at once; 0: as for run")
+      ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   cmd->add_flag("--json", state->json, "one JSON object (schemas/verify.schema.json)");

@@ -23,10 +23,20 @@ install(FILES ${pages}/slipway.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${pages}/slipway.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME slipway)
 install(FILES ${pages}/_slipway DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${pages}/slipway.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(FILES LICENSE README.md ${SLIPWAY_LICENCES} TYPE DOC)
+install(FILES LICENSE README.md CHANGELOG.md ${SLIPWAY_LICENCES} TYPE DOC)
+# Messages name documents as docs/PAGE.md and schemas as schemas/NAME.schema.json; `slipway --help` says where they are
+# (cli/help.cc), for which both lie at the same place below share/ in a wheel.
+install(DIRECTORY docs TYPE DOC FILES_MATCHING PATTERN *.md PATTERN *.svg)
+install(DIRECTORY schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/slipway FILES_MATCHING PATTERN *.schema.json)
 
 # In a wheel (pyproject.toml) the program lies beside the package's Python files.
 install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+# Of the documents those that users look things up in: a wheel has 12 MB at most.
+install(DIRECTORY docs DESTINATION slipway/share/doc/slipway COMPONENT wheel EXCLUDE_FROM_ALL
+  FILES_MATCHING PATTERN *.md PATTERN guide EXCLUDE PATTERN design EXCLUDE PATTERN architecture.md EXCLUDE
+  PATTERN extending.md EXCLUDE PATTERN ops.md EXCLUDE)
+install(DIRECTORY schemas DESTINATION slipway/share/slipway COMPONENT wheel EXCLUDE_FROM_ALL
+  FILES_MATCHING PATTERN *.schema.json)
 if(SLIPWAY_LICENCES)
   install(FILES ${SLIPWAY_LICENCES} DESTINATION slipway RENAME THIRD_PARTY_LICENSES COMPONENT wheel EXCLUDE_FROM_ALL)
 endif()

@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
-#include "ir/sym_internal.h"
+#include "ir/sym/internal.h"
 
 namespace slipway::ir {
 namespace {

@@ -137,15 +137,16 @@ class Arg {
   Arg(bool x) : v(x) {}                       // NOLINT
   Arg(const char* x) : v(std::string(x)) {}   // NOLINT
   Arg(std::string x) : v(std::move(x)) {}     // NOLINT
-  Arg(IntOrValue x) {
+  Arg(IntOrValue x) {                         // NOLINT
     if (x.value)
       v = x.value;
     else
       v = x.constant;
-  }  // NOLINT
+  }
   Arg(SymInts x);  // NOLINT: becomes Ints when nothing in it is symbolic
   template <typename T>
-    requires(std::is_constructible_v<Variant, std::in_place_type_t<T>, T> && !std::is_arithmetic_v<T>)
+    requires(!std::is_same_v<T, Arg> && std::is_constructible_v<Variant, std::in_place_type_t<T>, T> &&
+             !std::is_arithmetic_v<T>)
   Arg(T x) : v(std::in_place_type<T>, std::move(x)) {}  // NOLINT
 
   template <typename T>

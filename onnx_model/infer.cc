@@ -13,8 +13,8 @@
 #include "onnx/checker.h"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
-#include "onnx_model/opaque.h"
-#include "onnx_model/opaque_internal.h"
+#include "onnx_model/onnx_graph.h"
+#include "onnx_model/onnx_graph_internal.h"
 #include "onnx_model/schemas.h"
 #include "onnx_model/types.h"
 

@@ -19,15 +19,13 @@
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
 #include "passes/alias.h"
+#include "passes/functionalizer.h"
 #include "passes/pass.h"
 
 namespace slipway::passes {
-namespace {
 
 using ir::Arg;
-using ir::DType;
 using ir::Graph;
-using ir::IntOrValue;
 using ir::NamedArg;
 using ir::Node;
 using ir::OpDef;
@@ -36,18 +34,12 @@ using ir::Type;
 using ir::Value;
 using ir::Values;
 
-// Views repeated for hostile graphs (long chains, many writes) stop here.
-constexpr int64_t kMaxNewNodes = int64_t{1} << 20;
-
-absl::Status Refuse(const Node& n, std::string_view why) {
+absl::Status RefuseMutation(const Node& n, std::string_view why) {
   std::string place = n.source() ? n.source()->Describe() : "";
   return absl::UnimplementedError(
       text::StrCat(n.op_name(), ": ", why, place.empty() ? "" : text::StrCat(" (in ", place, ")")));
 }
 
-// ---- Operators that do not say all
-
-// Whether training updates running statistics, which the declaration does not say (or says beside other results).
 bool UpdatesStatistics(const Node& n) {
   const std::string_view training = n.op().traits.updates_statistics;
   if (training.empty()) return false;
@@ -55,9 +47,8 @@ bool UpdatesStatistics(const Node& n) {
   return a.b(training) && (n.Get("running_mean").value() || n.Get("running_var").value());
 }
 
-bool Writes(const Node& n) { return n.op().mutates() || UpdatesStatistics(n); }
+bool WritesOperands(const Node& n) { return n.op().mutates() || UpdatesStatistics(n); }
 
-// The values a node writes.
 Values WrittenBy(const Node& n) {
   Values out;
   if (UpdatesStatistics(n)) {
@@ -71,6 +62,8 @@ Values WrittenBy(const Node& n) {
   return out;
 }
 
+namespace {
+
 // A number can stand for a tensor that is read, not for one that is written.
 absl::Status CheckWritten(const Node& n) {
   for (const ir::ArgDef& a : n.op().args) {
@@ -83,635 +76,331 @@ absl::Status CheckWritten(const Node& n) {
   return absl::OkStatus();
 }
 
-// ---- One graph
+}  // namespace
 
-class Functionalizer {
- public:
-  explicit Functionalizer(Graph& g) : g_(g), root_(g.program()->graph.get() == &g) {}
-
-  absl::Status Run() {
-    bool work = false;
-    for (Node* n : g_) {
-      for (const NamedArg& a : n->args())
-        if (auto sub = a.arg.get<SubGraph>())
-          if (absl::Status s = Functionalizer(**sub).Run(); !s.ok()) return s;
-      if (absl::Status s = CheckWritten(*n); !s.ok()) return s;
-      work |= Writes(*n) || IsStrided(*n);
-      if (absl::Status s = Separate(n); !s.ok()) return s;
-    }
-    if (!work) return absl::OkStatus();
-    if (absl::Status s = Normalize(); !s.ok()) return s;
-    if (absl::Status s = Analyze(); !s.ok()) return s;
-    if (written_.empty()) return absl::OkStatus();
-    if (absl::Status s = CheckUndecided(); !s.ok()) return s;
-    return Rewrite();
-  }
-
- private:
-  // How a value is made from what it views.
-  struct Alias {
-    Value *root = nullptr, *parent = nullptr;
-    Node* via = nullptr;  // null: the result of an in-place node, the same tensor as its parent
-    int out = 0, arg = -1, element = -1;
-  };
-  struct State {
-    Value* value = nullptr;
-    int64_t version = -1;
-  };
-
-  Graph& g_;
-  const bool root_;
-  std::vector<Node*> nodes_;
-  absl::flat_hash_map<const Value*, Alias> alias_;
-  absl::flat_hash_map<const Value*, State> state_;
-  absl::flat_hash_map<const Value*, int64_t> version_;   // by base
-  absl::flat_hash_map<const Value*, int> first_, last_;  // by base: where it is made, where anything of it is last used
-  struct Write {
-    Value* root;
-    int position;
-  };
-  std::vector<Write> writes_;
-  absl::flat_hash_set<const Value*> written_;                                                 // bases
-  absl::flat_hash_map<const Value*, std::vector<std::pair<Value*, const Node*>>> undecided_;  // by base, both ways
-  absl::flat_hash_set<const Value*> maybe_view_;  // bases that may be views of others
-  Node* at_ = nullptr;                            // what is made goes before this
-  int64_t made_ = 0;
-
-  // An operator that writes several tensors beside its results (training batch normalization) becomes its twin
-  // "…_functional", which also returns what it would write, and a copy for each. A result that is a tensor it writes is
-  // that tensor.
-  absl::Status Separate(Node* n) {
-    Values targets;
-    for (const ir::ArgDef& a : n->op().args)
-      if (a.written && !a.keyword_only) targets.push_back(n->Get(a.name).value());
-    const OpDef* twin =
-        targets.size() < 2 ? nullptr : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
-    if (!twin || n->outputs().size() > n->op().returns.size()) return absl::OkStatus();
-    auto target_of = [&](size_t result) -> Value* {
-      const char alias = n->op().returns[result].alias;
-      for (const ir::ArgDef& a : n->op().args)
-        if (a.written && alias && a.alias == alias) return n->Get(a.name).value();
-      return nullptr;
-    };
-    std::vector<size_t> own;  // results that are not targets
-    for (size_t i = 0; i < n->outputs().size(); ++i)
-      if (!target_of(i)) own.push_back(i);
-    if (twin->returns.size() != own.size() + targets.size()) return absl::OkStatus();
-    ir::Builder b(g_, n, n->source());
-    std::vector<Arg> args;
-    for (const ir::ArgDef& a : twin->args) args.push_back(n->Get(a.name));
-    std::vector<Type> types;
-    for (size_t i : own) types.push_back(n->output(i) ? n->output(i)->type() : Type());
-    for (Value* v : targets) {
-      if (!v) return Refuse(*n, "None where it writes");
-      types.push_back(v->type());
-    }
-    for (Type& t : types) t.strides_known = false;
-    Values results = b.CallTyped(twin->name, std::move(args), {}, std::move(types));
-    if (!b.ok()) return b.status();
-    for (size_t i = 0; i < own.size(); ++i)
-      if (Value* v = n->output(own[i])) g_.ReplaceAllUses(v, results[i]);
-    for (size_t i = 0; i < n->outputs().size(); ++i)
-      if (Value* v = n->output(i); v && target_of(i)) g_.ReplaceAllUses(v, target_of(i));
-    for (size_t i = 0; i < targets.size(); ++i)
-      b.CallTyped("aten.copy_.default", {targets[i], results[own.size() + i]}, {}, {targets[i]->type()});
-    if (!b.ok()) return b.status();
-    g_.Erase(n);
-    return absl::OkStatus();
-  }
-
-  static bool IsStrided(const Node& n) { return n.op().ns == "aten" && n.op().base.starts_with("as_strided"); }
-  Value* RootOf(Value* v) const {
-    auto it = alias_.find(v);
-    return it == alias_.end() ? v : it->second.root;
-  }
-  bool UsedAfter(const Value* v, const Node* n) const {
-    if (g_.IsOutput(v)) return true;
-    if (std::all_of(v->users().begin(), v->users().end(), [&](const Node* m) { return m == n; })) return false;
-    for (const Node* m = n->next(); m; m = m->next())
-      if (std::find(v->users().begin(), v->users().end(), m) != v->users().end()) return true;
-    return false;
-  }
-
-  // Operators that write no element: detach_, transpose_, resize_ to as many elements, dropout_ outside training.
-  absl::Status Normalize() {
-    for (Node *n = g_.first(), *next; n; n = next) {
-      next = n->next();
-      if (n->op().ns != "aten" || !n->op().mutates() || n->outputs().size() != 1 || !n->output()) continue;
-      std::string_view op = n->op().base;
-      Value* self = n->Get("self").value();
-      if (!self) continue;
-      auto same = [&] {
-        g_.ReplaceAllUses(n->output(), self);
-        g_.Erase(n);
-      };
-      // A view in place of a change of shape; the old shape must be of no more use.
-      auto view = [&](std::string_view name, std::vector<NamedArg> args) -> absl::Status {
-        if (UsedAfter(self, n)) return Refuse(*n, "the tensor is used again under its old shape");
-        Node* m = g_.Insert(ir::GetOp(name), std::move(args), n);
-        m->set_source(n->source());
-        Value* v = g_.AddOutput(m, n->output()->name(), n->output()->type());
-        g_.ReplaceAllUses(n->output(), v);
-        g_.Erase(n);
-        return absl::OkStatus();
-      };
-      const ir::OpTraits& traits = n->op().traits;
-      if (!traits.identity.empty() || (!traits.identity_when_idle.empty() && !ir::IsRandom(*n))) {
-        same();
-      } else if (traits.in_place_view) {
-        std::string name(traits.in_place_view_op);
-        if (name.empty()) name = text::StrCat("aten.", op.substr(0, op.size() - 1), ".", n->op().overload);
-        if (!ir::FindOp(name)) return Refuse(*n, "in-place change of shape");
-        std::vector<NamedArg> args(n->args().begin(), n->args().end());
-        if (absl::Status s = view(name, std::move(args)); !s.ok()) return s;
-      } else if (op == "resize_" || op == "resize_as_") {
-        const Type &from = self->type(), &to = n->output()->type();
-        bool as_is = from.rank() == to.rank();
-        for (int d = 0; as_is && d < from.rank(); ++d) as_is = ir::ProvablyEqual(from.sizes[d], to.sizes[d]);
-        ir::Sym before = 1, after = 1;
-        for (const ir::Sym& s : from.sizes) before = before * s;
-        for (const ir::Sym& s : to.sizes) after = after * s;
-        auto f = n->Get("memory_format").get<ir::MemoryFormat>();
-        bool plain = !f || *f == ir::MemoryFormat::kContiguous || *f == ir::MemoryFormat::kPreserve;
-        if (as_is && plain) {
-          same();
-          continue;
-        }
-        if (!plain || !ir::ProvablyEqual(before, after))
-          return Refuse(*n, "a resize that changes the number of elements");
-        if (IsContiguous(from) != Sharing::kShares) return Refuse(*n, "a resize of a tensor that is not contiguous");
-        ir::Builder b(g_, n, n->source());
-        Arg size = op == "resize_" ? n->Get("size") : Arg(SizeArgs(b, n->Get("the_template").value()));
-        if (absl::Status s = view("aten.view.default", {{"self", Arg(self), 1}, {"size", std::move(size), 1}}); !s.ok())
-          return s;
-      } else if (op == "set_") {
-        return Refuse(*n, "a tensor given other storage");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // as_strided reads storage, so it is told as a view of the base laid out in memory order.
-  absl::Status Anchor(Node* n) {
-    Value* self = n->Get("self").value();
-    if (!self || !self->type().is_tensor()) return absl::OkStatus();
-    Value* root = RootOf(self);
-    if (maybe_view_.contains(root)) return Refuse(*n, "of a tensor that may or may not be a view");
-    const Type& t = root->type();
-    if (t.storage_offset != ir::Sym(0)) return Refuse(*n, "of a tensor with a storage offset");
-    if (n->op().base == "as_strided_scatter") {
-      if (self != root || IsContiguous(t) != Sharing::kShares)
-        return Refuse(*n, "of a tensor that is a view or not contiguous");
-      if (n->Get("storage_offset").is_none()) n->SetArg("storage_offset", Arg(0));
-      return absl::OkStatus();
-    }
-    if (n->Get("storage_offset").is_none()) {
-      auto offset = self->type().storage_offset.constant();
-      if (!offset) return Refuse(*n, "of a view at a symbolic offset");
-      n->SetArg("storage_offset", Arg(*offset));
-    }
-    if (IsContiguous(t) == Sharing::kShares) {
-      n->SetArg("self", Arg(root));
-      return absl::OkStatus();
-    }
-    // Outermost dimension first; sizes of one fit anywhere.
-    if (!t.strides_known) return Refuse(*n, "of a tensor of unknown strides");
-    std::vector<int64_t> order, strides;
-    for (int d = 0; d < t.rank(); ++d) {
-      auto stride = t.strides[d].constant();
-      if (!stride) return Refuse(*n, "of a tensor of symbolic strides");
-      order.push_back(d), strides.push_back(*stride);
-    }
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
-    Type in_order = Type::Tensor(t.dtype, {});
-    for (int64_t d : order) {
-      in_order.sizes.push_back(t.sizes[d]);
-      in_order.strides.push_back(t.strides[d]);
-    }
-    in_order.strides_known = true;
-    if (IsContiguous(in_order) != Sharing::kShares) return Refuse(*n, "of a tensor with gaps or overlaps in memory");
-    ir::Builder b(g_, n, n->source());
-    Value* flat = b.CallTyped("aten.permute.default", {root, Arg(ir::Ints(order))}, {}, {in_order})[0];
-    if (!b.ok()) return b.status();
-    Note(flat->producer());
-    n->SetArg("self", Arg(flat));
-    return absl::OkStatus();
-  }
-
-  // Takes a node into the analysis: what its results are views of.
-  void Note(Node* n) {
-    const int position = static_cast<int>(nodes_.size());
-    nodes_.push_back(n);
+absl::Status Functionalizer::Run() {
+  bool work = false;
+  for (Node* n : g_) {
     for (const NamedArg& a : n->args())
-      a.arg.ForEachValue([&](Value* v) {
-        if (v->type().is_tensor()) last_[RootOf(v)] = position;
-      });
-    if (n->op().mutates()) {
-      for (const ir::ArgDef& a : n->op().args) {
-        if (!a.written || !a.alias) continue;
-        Value* self = n->Get(a.name).value();
-        for (size_t k = 0; self && k < n->outputs().size(); ++k) {
-          Value* out = n->output(k);
-          if (out && k < n->op().returns.size() && n->op().returns[k].alias == a.alias)
-            alias_[out] = {RootOf(self), self, nullptr, static_cast<int>(k), -1, -1};
-        }
-      }
-    }
-    for (size_t k = 0; k < n->outputs().size(); ++k) {
-      Value* out = n->output(k);
-      if (!out || !out->type().is_tensor() || alias_.contains(out)) continue;
-      View v = ViewOf(*n, static_cast<int>(k));
-      if (v.sharing == Sharing::kShares) {
-        alias_[out] = {RootOf(v.parent), v.parent, n, static_cast<int>(k), v.arg, v.element};
-      } else {
-        first_[out] = position;
-        if (v.sharing == Sharing::kUnknown) {
-          Value* other = RootOf(v.parent);
-          undecided_[other].emplace_back(out, n);
-          undecided_[out].emplace_back(other, n);
-          maybe_view_.insert(out);
-        }
-      }
-    }
-    for (Value* w : WrittenBy(*n)) {
-      written_.insert(RootOf(w));
-      writes_.push_back({RootOf(w), position});
-    }
+      if (auto sub = a.arg.get<SubGraph>())
+        if (absl::Status s = Functionalizer(**sub).Run(); !s.ok()) return s;
+    if (absl::Status s = CheckWritten(*n); !s.ok()) return s;
+    work |= WritesOperands(*n) || IsStrided(*n);
+    if (absl::Status s = Separate(n); !s.ok()) return s;
   }
+  if (!work) return absl::OkStatus();
+  if (absl::Status s = Normalize(); !s.ok()) return s;
+  if (absl::Status s = Analyze(); !s.ok()) return s;
+  if (written_.empty()) return absl::OkStatus();
+  if (absl::Status s = CheckUndecided(); !s.ok()) return s;
+  return Rewrite();
+}
 
-  absl::Status Analyze() {
-    for (Node *n = g_.first(), *next; n; n = next) {
-      next = n->next();
-      if (IsStrided(*n))
-        if (absl::Status s = Anchor(n); !s.ok()) return s;
-      for (const ir::ArgDef& a : n->op().args)
-        if (a.written && a.is_list && !n->Get(a.name).is_none())
-          return Refuse(*n, "in-place operators on lists of tensors");
-      Note(n);
-    }
-    for (const Arg& a : g_.outputs)
-      a.ForEachValue([&](Value* v) {
-        if (v->type().is_tensor()) last_[RootOf(v)] = std::numeric_limits<int>::max();
-      });
-    return absl::OkStatus();
+// An operator that writes several tensors beside its results (training batch normalization) becomes its twin
+// "…_functional", which also returns what it would write, and a copy for each. A result that is a tensor it writes is
+// that tensor.
+absl::Status Functionalizer::Separate(Node* n) {
+  Values targets;
+  for (const ir::ArgDef& a : n->op().args)
+    if (a.written && !a.keyword_only) targets.push_back(n->Get(a.name).value());
+  const OpDef* twin =
+      targets.size() < 2 ? nullptr : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
+  if (!twin || n->outputs().size() > n->op().returns.size()) return absl::OkStatus();
+  auto target_of = [&](size_t result) -> Value* {
+    const char alias = n->op().returns[result].alias;
+    for (const ir::ArgDef& a : n->op().args)
+      if (a.written && alias && a.alias == alias) return n->Get(a.name).value();
+    return nullptr;
+  };
+  std::vector<size_t> own;  // results that are not targets
+  for (size_t i = 0; i < n->outputs().size(); ++i)
+    if (!target_of(i)) own.push_back(i);
+  if (twin->returns.size() != own.size() + targets.size()) return absl::OkStatus();
+  ir::Builder b(g_, n, n->source());
+  std::vector<Arg> args;
+  for (const ir::ArgDef& a : twin->args) args.push_back(n->Get(a.name));
+  std::vector<Type> types;
+  for (size_t i : own) types.push_back(n->output(i) ? n->output(i)->type() : Type());
+  for (Value* v : targets) {
+    if (!v) return RefuseMutation(*n, "None where it writes");
+    types.push_back(v->type());
   }
+  for (Type& t : types) t.strides_known = false;
+  Values results = b.CallTyped(twin->name, std::move(args), {}, std::move(types));
+  if (!b.ok()) return b.status();
+  for (size_t i = 0; i < own.size(); ++i)
+    if (Value* v = n->output(own[i])) g_.ReplaceAllUses(v, results[i]);
+  for (size_t i = 0; i < n->outputs().size(); ++i)
+    if (Value* v = n->output(i); v && target_of(i)) g_.ReplaceAllUses(v, target_of(i));
+  for (size_t i = 0; i < targets.size(); ++i)
+    b.CallTyped("aten.copy_.default", {targets[i], results[own.size() + i]}, {}, {targets[i]->type()});
+  if (!b.ok()) return b.status();
+  g_.Erase(n);
+  return absl::OkStatus();
+}
 
-  // A write to what may or may not be shared is fine when the other side is not read afterwards.
-  absl::Status CheckUndecided() {
-    if (undecided_.empty()) return absl::OkStatus();
-    for (const Write& w : writes_) {
-      std::vector<const Value*> todo = {w.root};
-      absl::flat_hash_set<const Value*> seen = {w.root};
-      while (!todo.empty()) {
-        const Value* r = todo.back();
-        todo.pop_back();
-        auto it = undecided_.find(r);
-        if (it == undecided_.end()) continue;
-        for (const auto& [other, via] : it->second) {
-          auto made = first_.find(other);
-          if (made != first_.end() && made->second > w.position) continue;
-          if (!seen.insert(other).second) continue;
-          auto last = last_.find(other);
-          bool looked_at = !other->producer() || (last != last_.end() && last->second > w.position);
-          if (looked_at)
-            return Refuse(*nodes_[w.position], text::StrCat("whether the write reaches both sides of ", via->op_name(),
-                                                            " is not known from the types"));
-          todo.push_back(other);
-        }
-      }
-      if (seen.size() > 4096) return Refuse(*nodes_[w.position], "too many tensors that may or may not be views");
-    }
-    return absl::OkStatus();
-  }
+Value* Functionalizer::RootOf(Value* v) const {
+  auto it = alias_.find(v);
+  return it == alias_.end() ? v : it->second.root;
+}
 
-  // ---- Rewriting
+bool Functionalizer::UsedAfter(const Value* v, const Node* n) const {
+  if (g_.IsOutput(v)) return true;
+  if (std::all_of(v->users().begin(), v->users().end(), [&](const Node* m) { return m == n; })) return false;
+  for (const Node* m = n->next(); m; m = m->next())
+    if (std::find(v->users().begin(), v->users().end(), m) != v->users().end()) return true;
+  return false;
+}
 
-  bool Tracked(const Value* v) const {
-    auto it = alias_.find(v);
-    return written_.contains(it == alias_.end() ? v : it->second.root);
-  }
-  int64_t& VersionOf(Value* root) { return version_[root]; }
-
-  absl::Status Count(int64_t n) {
-    made_ += n;
-    if (made_ > kMaxNewNodes) return absl::ResourceExhaustedError("functionalization would repeat too many views");
-    return absl::OkStatus();
-  }
-
-  // The value of `v` now, made before at_ where it is stale.
-  absl::StatusOr<Value*> Current(Value* v) {
-    Value* root = RootOf(v);
-    if (!written_.contains(root)) return v;
-    const int64_t version = VersionOf(root);
-    std::vector<Value*> chain;
-    Value* x = v;
-    for (;; x = alias_[x].parent) {
-      auto it = state_.find(x);
-      if (it != state_.end() && it->second.version == version) break;
-      if (x == root) {
-        state_[root] = {root, version};
-        break;
-      }
-      chain.push_back(x);
-    }
-    if (absl::Status s = Count(static_cast<int64_t>(chain.size())); !s.ok()) return s;
-    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
-      const Alias& a = alias_[*it];
-      Value* parent = state_[a.parent].value;
-      if (!a.via) {
-        state_[*it] = {parent, version};
+// Operators that write no element: detach_, transpose_, resize_ to as many elements, dropout_ outside training.
+absl::Status Functionalizer::Normalize() {
+  for (Node *n = g_.first(), *next; n; n = next) {
+    next = n->next();
+    if (n->op().ns != "aten" || !n->op().mutates() || n->outputs().size() != 1 || !n->output()) continue;
+    std::string_view op = n->op().base;
+    Value* self = n->Get("self").value();
+    if (!self) continue;
+    auto same = [&] {
+      g_.ReplaceAllUses(n->output(), self);
+      g_.Erase(n);
+    };
+    // A view in place of a change of shape; the old shape must be of no more use.
+    auto view = [&](std::string_view name, std::vector<NamedArg> args) -> absl::Status {
+      if (UsedAfter(self, n)) return RefuseMutation(*n, "the tensor is used again under its old shape");
+      Node* m = g_.Insert(ir::GetOp(name), std::move(args), n);
+      m->set_source(n->source());
+      Value* v = g_.AddOutput(m, n->output()->name(), n->output()->type());
+      g_.ReplaceAllUses(n->output(), v);
+      g_.Erase(n);
+      return absl::OkStatus();
+    };
+    const ir::OpTraits& traits = n->op().traits;
+    if (!traits.identity.empty() || (!traits.identity_when_idle.empty() && !ir::IsRandom(*n))) {
+      same();
+    } else if (traits.in_place_view) {
+      std::string name(traits.in_place_view_op);
+      if (name.empty()) name = text::StrCat("aten.", op.substr(0, op.size() - 1), ".", n->op().overload);
+      if (!ir::FindOp(name)) return RefuseMutation(*n, "in-place change of shape");
+      std::vector<NamedArg> args(n->args().begin(), n->args().end());
+      if (absl::Status s = view(name, std::move(args)); !s.ok()) return s;
+    } else if (op == "resize_" || op == "resize_as_") {
+      const Type &from = self->type(), &to = n->output()->type();
+      bool as_is = from.rank() == to.rank();
+      for (int d = 0; as_is && d < from.rank(); ++d) as_is = ir::ProvablyEqual(from.sizes[d], to.sizes[d]);
+      ir::Sym before = 1, after = 1;
+      for (const ir::Sym& s : from.sizes) before = before * s;
+      for (const ir::Sym& s : to.sizes) after = after * s;
+      auto f = n->Get("memory_format").get<ir::MemoryFormat>();
+      bool plain = !f || *f == ir::MemoryFormat::kContiguous || *f == ir::MemoryFormat::kPreserve;
+      if (as_is && plain) {
+        same();
         continue;
       }
-      std::vector<NamedArg> args(a.via->args().begin(), a.via->args().end());
-      if (a.element < 0) {
-        args[a.arg].arg = Arg(parent);
-      } else {
-        Values list = *args[a.arg].arg.get<Values>();
-        list[a.element] = parent;
-        args[a.arg].arg = Arg(std::move(list));
-      }
-      Node* m = g_.Insert(a.via->op(), std::move(args), at_);
-      m->set_groups(a.via->groups());
-      m->set_source(a.via->source());
-      for (size_t k = 0; k < a.via->outputs().size(); ++k) {
-        Value* old = a.via->output(k);
-        if (!old) {
-          g_.AddNoneOutput(m);
-          continue;
-        }
-        Value* now = g_.AddOutput(m, old->name(), old->type());
-        if (a.element < 0 || static_cast<int>(k) == a.out) state_[old] = {now, version};
-      }
+      if (!plain || !ir::ProvablyEqual(before, after))
+        return RefuseMutation(*n, "a resize that changes the number of elements");
+      if (IsContiguous(from) != Sharing::kShares)
+        return RefuseMutation(*n, "a resize of a tensor that is not contiguous");
+      ir::Builder b(g_, n, n->source());
+      Arg size = op == "resize_" ? n->Get("size") : Arg(SizeArgs(b, n->Get("the_template").value()));
+      if (absl::Status s = view("aten.view.default", {{"self", Arg(self), 1}, {"size", std::move(size), 1}}); !s.ok())
+        return s;
+    } else if (op == "set_") {
+      return RefuseMutation(*n, "a tensor given other storage");
     }
-    return state_[v].value;
   }
+  return absl::OkStatus();
+}
 
-  // `v` is now `value`: for itself and all it views.
-  absl::Status WriteTo(Value* v, Value* value, const std::shared_ptr<const ir::Source>& source) {
-    Value* root = RootOf(v);
-    std::vector<std::pair<Value*, Value*>> now;
-    for (;;) {
-      now.emplace_back(v, value);
-      if (v == root) break;
-      const Alias a = alias_[v];
-      if (a.via) {
-        auto parent = Current(a.parent);
-        if (!parent.ok()) return parent.status();
-        ir::Builder b(g_, at_, source);
-        auto written = WriteThrough(*a.via, a.out, *parent, value, b, [&](Value* s) { return Current(s); });
-        if (!written.ok()) return written.status();
-        value = *written;
-      }
-      v = a.parent;
-    }
-    if (absl::Status s = Count(static_cast<int64_t>(now.size())); !s.ok()) return s;
-    int64_t version = ++VersionOf(root);
-    for (auto& [x, y] : now) state_[x] = {y, version};
+// as_strided reads storage, so it is told as a view of the base laid out in memory order.
+absl::Status Functionalizer::Anchor(Node* n) {
+  Value* self = n->Get("self").value();
+  if (!self || !self->type().is_tensor()) return absl::OkStatus();
+  Value* root = RootOf(self);
+  if (maybe_view_.contains(root)) return RefuseMutation(*n, "of a tensor that may or may not be a view");
+  const Type& t = root->type();
+  if (t.storage_offset != ir::Sym(0)) return RefuseMutation(*n, "of a tensor with a storage offset");
+  if (n->op().base == "as_strided_scatter") {
+    if (self != root || IsContiguous(t) != Sharing::kShares)
+      return RefuseMutation(*n, "of a tensor that is a view or not contiguous");
+    if (n->Get("storage_offset").is_none()) n->SetArg("storage_offset", Arg(0));
     return absl::OkStatus();
   }
-
-  // What an in-place node would have stored into `self`, whose value is `before`.
-  absl::StatusOr<Value*> Compute(Node* n, Value* before) {
-    ir::Builder b(g_, at_, n->source());
-    ir::ArgReader a(*n);
-    const Type type = [&] {
-      Type t = before->type();
-      t.strides_known = false;
-      return t;
-    }();
-    auto cast = [&](Value* x) {
-      if (x->dtype() == type.dtype) return x;
-      return b.CallTyped("aten._to_copy.default", {x}, {{"dtype", type.dtype}},
-                         {Type::Tensor(type.dtype, x->sizes())})[0];
-    };
-    auto expand = [&](Value* x) {
-      bool same = x->rank() == type.rank();
-      for (int d = 0; same && d < x->rank(); ++d) same = ir::ProvablyEqual(x->sizes()[d], type.sizes[d]);
-      if (same) return x;
-      return b.CallTyped("aten.expand.default", {x, Arg(SizeArgs(b, before))}, {}, {type})[0];
-    };
-    auto full = [&](Value* like, Arg number) {
-      return b.CallTyped("aten.full_like.default", {like, std::move(number)}, {},
-                         {Type::Tensor(type.dtype, like->sizes())})[0];
-    };
-    Value* result = nullptr;
-    std::string_view op = n->op_name();
-    if (op == "aten.copy_.default" || op == "aten.copy_.Tensor") {
-      Value* src = a.tensor(op == "aten.copy_.Tensor" ? "other" : "src");
-      if (a.ok()) result = expand(cast(src));
-    } else if (op == "aten.copy_.int" || op == "aten.copy_.float") {
-      result = full(before, n->Get("other"));
-    } else if (op == "aten.zero_.default") {
-      result = full(before, Arg(0));
-    } else if (op == "aten.fill_.Scalar") {
-      result = full(before, n->Get("value"));
-    } else if (op == "aten.fill_.Tensor") {
-      Value* value = a.tensor("value");
-      if (a.ok()) result = expand(cast(value));
-    } else if (op == "aten.fill_diagonal_.default") {
-      if (before->rank() != 2 || a.b("wrap")) return Refuse(*n, "of other than matrices, or wrapped");
-      ir::Sym m = before->sizes()[0], k = before->sizes()[1];
-      Type line = Type::Tensor(type.dtype, {ir::Min(m, k)});
-      Value* diagonal = b.CallTyped("aten.diagonal.default", {before}, {}, {line})[0];
-      diagonal = full(diagonal, n->Get("fill_value"));
-      result = b.CallTyped("aten.diagonal_scatter.default", {before, diagonal}, {}, {type})[0];
-    } else {
-      const OpDef* f = ir::FunctionalOf(n->op());
-      if (!f || f->returns.size() != 1 || f->returns[0].is_list)
-        return Refuse(*n, "no functional counterpart of this in-place operator");
-      std::vector<NamedArg> args;
-      for (const NamedArg& x : n->args()) {
-        if (f->ArgIndex(x.name) >= 0) {
-          args.push_back(x);
-          continue;
-        }
-        int k = n->op().ArgIndex(x.name);
-        if (k < 0 || !n->op().args[k].written)
-          return Refuse(*n, text::StrCat("argument '", x.name, "' of the in-place operator"));
-      }
-      Node* m = g_.Insert(*f, std::move(args), at_);
-      m->set_source(n->source());
-      auto types = ir::InferTypes(*m);
-      Type out = type;
-      if (types.ok() && types->size() == 1 && (*types)[0].is_tensor()) {
-        out.dtype = (*types)[0].dtype;
-        bool fits = (*types)[0].rank() == type.rank();
-        for (int d = 0; fits && d < type.rank(); ++d)
-          fits = !ir::ProvablyDifferent((*types)[0].sizes[d], type.sizes[d]);
-        if (!fits) return Refuse(*n, text::StrCat("stores ", (*types)[0].ToString(), " into ", type.ToString()));
-      } else if (!types.ok() && !absl::IsUnimplemented(types.status())) {
-        return types.status();
-      }
-      result = cast(g_.AddOutput(m, std::string(f->base), out));
-    }
-    if (!a.ok()) return a.status();
-    if (!b.ok()) return b.status();
-    return result;
+  if (n->Get("storage_offset").is_none()) {
+    auto offset = self->type().storage_offset.constant();
+    if (!offset) return RefuseMutation(*n, "of a view at a symbolic offset");
+    n->SetArg("storage_offset", Arg(*offset));
   }
-
-  // What training does to running statistics: (1 - momentum) * old + momentum * of this batch, variances unbiased.
-  absl::Status UpdateStatistics(Node* n) {
-    ir::ArgReader a(*n);
-    Value* x = a.tensor("input");
-    double momentum = a.f("momentum");
-    if (!a.ok()) return a.status();
-    if (x->rank() < 2) return Refuse(*n, "training statistics of a tensor of fewer than two dimensions");
-    const bool instance = n->op().base == "instance_norm";
-    ir::Ints dims;
-    for (int d = instance ? 2 : 0; d < x->rank(); ++d)
-      if (d != 1) dims.push_back(d);
-    ir::Builder b(g_, at_, n->source());
-    Value* originals[2] = {nullptr, nullptr};
-    Value* updated[2] = {nullptr, nullptr};
-    for (int k = 0; k < 2; ++k) {
-      Value* before = n->Get(k == 0 ? "running_mean" : "running_var").value();
-      originals[k] = statistics_[k];
-      if (!before) continue;
-      Type t = Type::Tensor(before->dtype(), {});
-      Value* y = x;
-      if (y->dtype() != t.dtype)
-        y = b.CallTyped("aten._to_copy.default", {y}, {{"dtype", t.dtype}}, {Type::Tensor(t.dtype, y->sizes())})[0];
-      t.sizes = instance ? ir::Sizes{x->sizes()[0], x->sizes()[1]} : ir::Sizes{x->sizes()[1]};
-      if (k == 0)
-        y = b.CallTyped("aten.mean.dim", {y, Arg(dims)}, {}, {t})[0];
-      else
-        y = b.CallTyped("aten.var.correction", {y, Arg(dims)}, {{"correction", Arg(1)}}, {t})[0];
-      t.sizes = {x->sizes()[1]};
-      if (instance) y = b.CallTyped("aten.mean.dim", {y, Arg(ir::Ints{0})}, {}, {t})[0];
-      t.sizes = before->sizes();
-      Value* kept = b.CallTyped("aten.mul.Scalar", {before, 1.0 - momentum}, {}, {t})[0];
-      Value* added = b.CallTyped("aten.mul.Scalar", {y, momentum}, {}, {t})[0];
-      updated[k] = b.CallTyped("aten.add.Tensor", {kept, added}, {}, {t})[0];
-    }
-    if (!b.ok()) return b.status();
-    at_ = n->next();
-    for (int k = 0; k < 2; ++k)
-      if (updated[k])
-        if (absl::Status s = WriteTo(originals[k], updated[k], n->source()); !s.ok()) return s;
+  if (IsContiguous(t) == Sharing::kShares) {
+    n->SetArg("self", Arg(root));
     return absl::OkStatus();
   }
-  Value* statistics_[2] = {nullptr, nullptr};  // of the node at hand, as exported
+  // Outermost dimension first; sizes of one fit anywhere.
+  if (!t.strides_known) return RefuseMutation(*n, "of a tensor of unknown strides");
+  std::vector<int64_t> order, strides;
+  for (int d = 0; d < t.rank(); ++d) {
+    auto stride = t.strides[d].constant();
+    if (!stride) return RefuseMutation(*n, "of a tensor of symbolic strides");
+    order.push_back(d), strides.push_back(*stride);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  Type in_order = Type::Tensor(t.dtype, {});
+  for (int64_t d : order) {
+    in_order.sizes.push_back(t.sizes[d]);
+    in_order.strides.push_back(t.strides[d]);
+  }
+  in_order.strides_known = true;
+  if (IsContiguous(in_order) != Sharing::kShares)
+    return RefuseMutation(*n, "of a tensor with gaps or overlaps in memory");
+  ir::Builder b(g_, n, n->source());
+  Value* flat = b.CallTyped("aten.permute.default", {root, Arg(ir::Ints(order))}, {}, {in_order})[0];
+  if (!b.ok()) return b.status();
+  Note(flat->producer());
+  n->SetArg("self", Arg(flat));
+  return absl::OkStatus();
+}
 
-  // Tensors become what they are by now.
-  absl::Status Refresh(Arg& a) {
-    absl::Status status;
-    a.ReplaceValues([&](Value* v) -> Value* {
-      if (!v->type().is_tensor()) return v;
-      auto now = Current(v);
-      if (now.ok()) return *now;
-      status = now.status();
-      return v;
+// Takes a node into the analysis: what its results are views of.
+void Functionalizer::Note(Node* n) {
+  const int position = static_cast<int>(nodes_.size());
+  nodes_.push_back(n);
+  for (const NamedArg& a : n->args())
+    a.arg.ForEachValue([&](Value* v) {
+      if (v->type().is_tensor()) last_[RootOf(v)] = position;
     });
-    return status;
-  }
-
-  absl::Status RewriteNode(Node* n) {
-    at_ = n;
-    const bool writes = Writes(*n);
-    Values targets = writes ? WrittenBy(*n) : Values{};
-    for (int k = 0; k < 2; ++k) statistics_[k] = n->Get(k == 0 ? "running_mean" : "running_var").value();
-    for (size_t i = 0; i < n->args().size(); ++i) {
-      bool stale = false;
-      n->At(i).ForEachValue([&](Value* v) { stale |= v->type().is_tensor() && Tracked(v); });
-      if (!stale) continue;
-      Arg a = n->At(i);
-      if (absl::Status s = Refresh(a); !s.ok()) return s;
-      n->SetArgAt(i, std::move(a));
-    }
-    if (!writes) {
-      for (Value* v : n->outputs())
-        if (v && alias_.contains(v) && Tracked(v)) state_[v] = {v, VersionOf(RootOf(v))};
-      return absl::OkStatus();
-    }
-    if (UpdatesStatistics(*n)) return UpdateStatistics(n);
-    if (targets.size() != 1) return Refuse(*n, "an operator that writes several tensors");
-    auto before = Current(targets[0]);
-    if (!before.ok()) return before.status();
-    auto value = Compute(n, *before);
-    if (!value.ok()) return value.status();
-    return WriteTo(targets[0], *value, n->source());
-  }
-
-  absl::Status Rewrite() {
-    for (Value* v : g_.inputs())
-      if (written_.contains(v) && !root_)
-        return absl::UnimplementedError(text::StrCat("a nested graph that writes to its operand '", v->name(), "'"));
-    if (absl::Status s = CheckTied(); !s.ok()) return s;
-    for (Node* n : nodes_)
-      if (absl::Status s = RewriteNode(n); !s.ok()) return s;
-    at_ = nullptr;
-    for (Arg& a : g_.outputs)
-      if (absl::Status s = Refresh(a); !s.ok()) return s;
-    if (root_) AddMutations();
-    for (auto it = nodes_.rbegin(); it != nodes_.rend(); ++it) {
-      Node* n = *it;
-      if (!n->op().mutates()) continue;
-      for (Value* v : n->outputs())
-        if (v && (!v->users().empty() || g_.IsOutput(v)))
-          return absl::InternalError(text::StrCat(n->op_name(), ": a result of an in-place node is still in use"));
-      g_.Erase(n);
-    }
-    return absl::OkStatus();
-  }
-
-  // Two inputs may be one tensor: what is written to the one must then show in the other.
-  absl::Status CheckTied() {
-    if (!root_) return absl::OkStatus();
-    const ir::Program& p = *g_.program();
-    absl::flat_hash_map<const ir::Storage*, std::vector<size_t>> by_storage;
-    for (size_t i = 0; i < g_.inputs().size(); ++i)
-      if (auto w = p.weights.find(p.input_specs[i].target); !p.input_specs[i].target.empty() && w != p.weights.end())
-        by_storage[w->second.storage.get()].push_back(i);
-    for (size_t i = 0; i < g_.inputs().size(); ++i) {
-      if (!written_.contains(g_.inputs()[i]) || p.input_specs[i].target.empty()) continue;
-      auto w = p.weights.find(p.input_specs[i].target);
-      if (w == p.weights.end()) continue;
-      for (size_t k : by_storage[w->second.storage.get()]) {
-        if (k == i || p.input_specs[k].target == p.input_specs[i].target) continue;
-        if (w->second.nbytes() == 0 || last_.find(g_.inputs()[k]) == last_.end()) continue;
-        const ir::TensorRef& o = p.weights.find(p.input_specs[k].target)->second;
-        if (o.nbytes() == 0 || !Overlap(w->second, o)) continue;
-        return absl::UnimplementedError(text::StrCat(
-            "'", p.input_specs[i].target, "' is written and shares memory with '", p.input_specs[k].target, "'"));
+  if (n->op().mutates()) {
+    for (const ir::ArgDef& a : n->op().args) {
+      if (!a.written || !a.alias) continue;
+      Value* self = n->Get(a.name).value();
+      for (size_t k = 0; self && k < n->outputs().size(); ++k) {
+        Value* out = n->output(k);
+        if (out && k < n->op().returns.size() && n->op().returns[k].alias == a.alias)
+          alias_[out] = {RootOf(self), self, nullptr, static_cast<int>(k), -1, -1};
       }
     }
-    return absl::OkStatus();
   }
-  static bool Overlap(const ir::TensorRef& a, const ir::TensorRef& b) {
-    auto end = [](const ir::TensorRef& t) {
-      int64_t last = 0;
-      for (size_t d = 0; d < t.sizes.size(); ++d) last += (t.sizes[d] - 1) * t.strides[d];
-      return static_cast<int64_t>(t.offset) + (last + 1) * std::max<int64_t>(ir::ByteSize(t.dtype), 1);
-    };
-    return static_cast<int64_t>(a.offset) < end(b) && static_cast<int64_t>(b.offset) < end(a);
-  }
-
-  // What was written to inputs are outputs, first of all, in the order of the inputs.
-  void AddMutations() {
-    ir::Program& p = *g_.program();
-    std::vector<Arg> values;
-    std::vector<ir::OutputSpec> specs;
-    for (size_t i = 0; i < g_.inputs().size(); ++i) {
-      Value* v = g_.inputs()[i];
-      if (!written_.contains(v)) continue;
-      ir::OutputSpec spec;
-      const ir::InputSpec& in = p.input_specs[i];
-      spec.kind = in.kind == ir::InputSpec::kParameter ? ir::OutputSpec::kParameterMutation
-                  : in.kind == ir::InputSpec::kUser    ? ir::OutputSpec::kUserInputMutation
-                                                       : ir::OutputSpec::kBufferMutation;
-      spec.target = in.kind == ir::InputSpec::kUser ? v->name() : in.target;
-      auto known = std::any_of(p.output_specs.begin(), p.output_specs.end(),
-                               [&](const ir::OutputSpec& s) { return s.kind == spec.kind && s.target == spec.target; });
-      if (known) continue;
-      values.emplace_back(state_[v].value ? state_[v].value : v);
-      specs.push_back(std::move(spec));
+  for (size_t k = 0; k < n->outputs().size(); ++k) {
+    Value* out = n->output(k);
+    if (!out || !out->type().is_tensor() || alias_.contains(out)) continue;
+    View v = ViewOf(*n, static_cast<int>(k));
+    if (v.sharing == Sharing::kShares) {
+      alias_[out] = {RootOf(v.parent), v.parent, n, static_cast<int>(k), v.arg, v.element};
+    } else {
+      first_[out] = position;
+      if (v.sharing == Sharing::kUnknown) {
+        Value* other = RootOf(v.parent);
+        undecided_[other].emplace_back(out, n);
+        undecided_[out].emplace_back(other, n);
+        maybe_view_.insert(out);
+      }
     }
-    g_.outputs.insert(g_.outputs.begin(), values.begin(), values.end());
-    p.output_specs.insert(p.output_specs.begin(), specs.begin(), specs.end());
   }
-};
+  for (Value* w : WrittenBy(*n)) {
+    written_.insert(RootOf(w));
+    writes_.push_back({RootOf(w), position});
+  }
+}
 
-}  // namespace
+absl::Status Functionalizer::Analyze() {
+  for (Node *n = g_.first(), *next; n; n = next) {
+    next = n->next();
+    if (IsStrided(*n))
+      if (absl::Status s = Anchor(n); !s.ok()) return s;
+    for (const ir::ArgDef& a : n->op().args)
+      if (a.written && a.is_list && !n->Get(a.name).is_none())
+        return RefuseMutation(*n, "in-place operators on lists of tensors");
+    Note(n);
+  }
+  for (const Arg& a : g_.outputs)
+    a.ForEachValue([&](Value* v) {
+      if (v->type().is_tensor()) last_[RootOf(v)] = std::numeric_limits<int>::max();
+    });
+  return absl::OkStatus();
+}
+
+// A write to what may or may not be shared is fine when the other side is not read afterwards.
+absl::Status Functionalizer::CheckUndecided() {
+  if (undecided_.empty()) return absl::OkStatus();
+  for (const Write& w : writes_) {
+    std::vector<const Value*> todo = {w.root};
+    absl::flat_hash_set<const Value*> seen = {w.root};
+    while (!todo.empty()) {
+      const Value* r = todo.back();
+      todo.pop_back();
+      auto it = undecided_.find(r);
+      if (it == undecided_.end()) continue;
+      for (const auto& [other, via] : it->second) {
+        auto made = first_.find(other);
+        if (made != first_.end() && made->second > w.position) continue;
+        if (!seen.insert(other).second) continue;
+        auto last = last_.find(other);
+        bool looked_at = !other->producer() || (last != last_.end() && last->second > w.position);
+        if (looked_at)
+          return RefuseMutation(*nodes_[w.position], text::StrCat("whether the write reaches both sides of ",
+                                                                  via->op_name(), " is not known from the types"));
+        todo.push_back(other);
+      }
+    }
+    if (seen.size() > 4096) return RefuseMutation(*nodes_[w.position], "too many tensors that may or may not be views");
+  }
+  return absl::OkStatus();
+}
+
+// Two inputs may be one tensor: what is written to the one must then show in the other.
+absl::Status Functionalizer::CheckTied() {
+  if (!root_) return absl::OkStatus();
+  const ir::Program& p = *g_.program();
+  absl::flat_hash_map<const ir::Storage*, std::vector<size_t>> by_storage;
+  for (size_t i = 0; i < g_.inputs().size(); ++i)
+    if (auto w = p.weights.find(p.input_specs[i].target); !p.input_specs[i].target.empty() && w != p.weights.end())
+      by_storage[w->second.storage.get()].push_back(i);
+  for (size_t i = 0; i < g_.inputs().size(); ++i) {
+    if (!written_.contains(g_.inputs()[i]) || p.input_specs[i].target.empty()) continue;
+    auto w = p.weights.find(p.input_specs[i].target);
+    if (w == p.weights.end()) continue;
+    for (size_t k : by_storage[w->second.storage.get()]) {
+      if (k == i || p.input_specs[k].target == p.input_specs[i].target) continue;
+      if (w->second.nbytes() == 0 || last_.find(g_.inputs()[k]) == last_.end()) continue;
+      const ir::TensorRef& o = p.weights.find(p.input_specs[k].target)->second;
+      if (o.nbytes() == 0 || !Overlap(w->second, o)) continue;
+      return absl::UnimplementedError(text::StrCat(
+          "'", p.input_specs[i].target, "' is written and shares memory with '", p.input_specs[k].target, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Functionalizer::Overlap(const ir::TensorRef& a, const ir::TensorRef& b) {
+  auto end = [](const ir::TensorRef& t) {
+    int64_t last = 0;
+    for (size_t d = 0; d < t.sizes.size(); ++d) last += (t.sizes[d] - 1) * t.strides[d];
+    return static_cast<int64_t>(t.offset) + (last + 1) * std::max<int64_t>(ir::ByteSize(t.dtype), 1);
+  };
+  return static_cast<int64_t>(a.offset) < end(b) && static_cast<int64_t>(b.offset) < end(a);
+}
+
+// What was written to inputs are outputs, first of all, in the order of the inputs.
+void Functionalizer::AddMutations() {
+  ir::Program& p = *g_.program();
+  std::vector<Arg> values;
+  std::vector<ir::OutputSpec> specs;
+  for (size_t i = 0; i < g_.inputs().size(); ++i) {
+    Value* v = g_.inputs()[i];
+    if (!written_.contains(v)) continue;
+    ir::OutputSpec spec;
+    const ir::InputSpec& in = p.input_specs[i];
+    spec.kind = in.kind == ir::InputSpec::kParameter ? ir::OutputSpec::kParameterMutation
+                : in.kind == ir::InputSpec::kUser    ? ir::OutputSpec::kUserInputMutation
+                                                     : ir::OutputSpec::kBufferMutation;
+    spec.target = in.kind == ir::InputSpec::kUser ? v->name() : in.target;
+    auto known = std::any_of(p.output_specs.begin(), p.output_specs.end(),
+                             [&](const ir::OutputSpec& s) { return s.kind == spec.kind && s.target == spec.target; });
+    if (known) continue;
+    values.emplace_back(state_[v].value ? state_[v].value : v);
+    specs.push_back(std::move(spec));
+  }
+  g_.outputs.insert(g_.outputs.begin(), values.begin(), values.end());
+  p.output_specs.insert(p.output_specs.begin(), specs.begin(), specs.end());
+}
 
 absl::Status Functionalize(ir::Program& p) {
   if (absl::Status s = Functionalizer(*p.graph).Run(); !s.ok()) return s;

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxRounds = 16;
 
 // Whether `now` may stand for `old`. The two types must agree where both are known.
-absl::Status Agree(const ir::Node& n, size_t i, const Value* old, const Value* now) {
+absl::Status CheckReplacement(const ir::Node& n, size_t i, const Value* old, const Value* now) {
   const ir::Type &a = old->type(), &b = now->type();
   bool same = a.kind == b.kind;
   if (same && a.is_tensor()) {
@@ -44,7 +44,7 @@ absl::Status Build(ir::Node* n, const DecomposeRow& row, Values& results) {
     }
     if (old->type().is_tensor() && results[i]->type().is_tensor()) results[i] = d.b.Cast(results[i], old->dtype());
     if (!d.b.ok()) return d.b.status();
-    if (absl::Status s = Agree(*n, i, old, results[i]); !s.ok()) return s;
+    if (absl::Status s = CheckReplacement(*n, i, old, results[i]); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

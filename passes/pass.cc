@@ -36,19 +36,19 @@ absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
   return merged.status();
 }
 
-absl::Status RunFoldScales(ir::Program& p, PassContext& context) {
-  auto scaled = FoldScales(p, context.narrow);
+absl::Status RunFoldScaleShift(ir::Program& p, PassContext& context) {
+  auto scaled = FoldScaleShift(p, context.narrow);
   if (scaled.ok()) context.scaled += *scaled;
   return scaled.status();
 }
 
-absl::Status RunFoldNorms(ir::Program& p, PassContext& context) {
-  auto folded = FoldNorms(p, context.narrow);
+absl::Status RunFoldBatchNorms(ir::Program& p, PassContext& context) {
+  auto folded = FoldBatchNorms(p, context.narrow);
   if (folded.ok()) context.folded += *folded;
   return folded.status();
 }
 
-absl::Status RunMoveSelects(ir::Program& p, PassContext& context) {
+absl::Status RunHoistSelects(ir::Program& p, PassContext& context) {
   auto shortened = MoveSelects(p);
   if (shortened.ok()) context.shortened += *shortened;
   return shortened.status();
@@ -86,18 +86,18 @@ constexpr Pass kPasses[] = {
      Plain<RecognizeQuantization>},
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
-    {"form-quantized-linears", "joins products with their dequantized weights", kFunctional,
+    {"fuse-quantized-linears", "joins products with their dequantized weights", kFunctional,
      Plain<FormQuantizedLinears>},
-    {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional,
+    {"fuse-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional,
      Plain<FormIntegerLinears>},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional,
      RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"split-sums", "makes additions of sums over a few indices", kFunctional, Plain<SplitSums>},
-    {"fold-scales", "makes factors and summands of channels part of the layers before them", kFunctional,
-     RunFoldScales},
-    {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
-    {"move-selects", "selects an index before what computes all of them", kFunctional, RunMoveSelects},
+    {"fold-scale-shift", "makes factors and summands of channels part of the layers before them", kFunctional,
+     RunFoldScaleShift},
+    {"fold-batch-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldBatchNorms},
+    {"hoist-selects", "selects an index before what computes all of them", kFunctional, RunHoistSelects},
     {"split-linears", "makes one linear layer for each part that its result is cut into", kFunctional, RunSplitLinears},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
@@ -119,15 +119,15 @@ constexpr std::string_view kPreparationPasses[] = {"infer-shapes",
                                                    "recognize-quantization",
                                                    "recognize-norms",
                                                    "fold-constants",
-                                                   "form-quantized-linears",
+                                                   "fuse-quantized-linears",
                                                    "lower-complex"};
 constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subclasses", "inline-subgraphs",
                                                   "remove-vmap"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
-constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
-constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
-constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scales", "move-selects"};
-constexpr std::string_view kNormAlgebraPasses[] = {"fold-norms"};
+constexpr std::string_view kIntegerPasses[] = {"fuse-integer-linears"};
+constexpr std::string_view kActivationPasses[] = {"fuse-integer-linears", "quantize-activations"};
+constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scale-shift", "hoist-selects"};
+constexpr std::string_view kNormAlgebraPasses[] = {"fold-batch-norms"};
 constexpr std::string_view kSumAlgebraPasses[] = {"split-sums"};
 constexpr std::string_view kLinearAlgebraPasses[] = {"split-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",

@@ -47,10 +47,10 @@ struct PassContext {
 
   Refusals refusals;  // of legalize: why decompositions were not taken
   int merged = 0;     // by merge-branches: branches that went into a convolution
-  // by fold-scales: factors and summands of channels that went into the layers before them
+  // by fold-scale-shift: factors and summands of channels that went into the layers before them
   int scaled = 0;
-  int folded = 0;                    // by fold-norms: batch norms that did
-  int shortened = 0;                 // by move-selects: layers that compute what is read of them only
+  int folded = 0;                    // by fold-batch-norms: batch norms that did
+  int shortened = 0;                 // by hoist-selects: layers that compute what is read of them only
   int split = 0;                     // by split-linears: layers that are several now
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
@@ -174,10 +174,10 @@ absl::Status SplitSums(ir::Program& p);
 // Convolutions, linear layers and batch norms take over factors and summands that are weights, a number a channel,
 // behind them, and linear layers batch norms of running statistics; gives their number. Weights whose numbers, in f32
 // or what `narrow` makes of it, overflow or are all denormal are not made. Functional form.
-absl::StatusOr<int> FoldScales(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
+absl::StatusOr<int> FoldScaleShift(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
 
 // In the same way convolutions take over batch norms; gives their number.
-absl::StatusOr<int> FoldNorms(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
+absl::StatusOr<int> FoldBatchNorms(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
 
 // An index that is selected of a result is selected before the linear layers that compute it; gives their number.
 // Functional form.

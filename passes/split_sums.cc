@@ -17,7 +17,7 @@
 #include "ir/builder.h"
 #include "ir/ops/args.h"
 #include "passes/pass.h"
-#include "passes/quantization.h"
+#include "passes/quantization/quantization.h"
 
 namespace slipway::passes {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "kernels/attributes.h"
 #include "kernels/executor/plan.h"
-#include "kernels/isa/conv.h"
+#include "kernels/isa/epilogue.h"
 #include "planner/fuse.h"
 #include "planner/plan_uses.h"
 

@@ -1,6 +1,6 @@
 // Quantized products: linear with a matrix of small integers (kernels/gemm/dequant_linear.h), which decomposes where
 // the kernel does not take it, and products of integers. Everything else about quantization is arithmetic
-// (passes/decompose_quant.cc).
+// (passes/decompositions/quant.cc).
 #include "base/text.h"
 #include "planner/rules.h"
 

@@ -1,4 +1,4 @@
-// Random numbers of the three distributions that others are made of (passes/decompose_random.cc).
+// Random numbers of the three distributions that others are made of (passes/decompositions/random.cc).
 #include "ir/ops/op_table.h"
 #include "planner/rules.h"
 

@@ -5,7 +5,7 @@
 // prototype/awq, prototype/smoothquant, prototype/gptq); transformers 4.57 (TorchAoConfig in config.json).
 // docs/quantize.md lists what is taken.
 //
-// Tables hold the facts: the JSON classes and their fields in config_json.cc, short names and their keys in
+// Tables hold the facts: the JSON classes and their fields in config/json_classes.cc, short names and their keys in
 // short_names.cc.
 #ifndef SLIPWAY_QUANTIZER_CONFIG_H_
 #define SLIPWAY_QUANTIZER_CONFIG_H_

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/nearest.h"
+#include "base/other_names.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -338,7 +339,15 @@ Config ReadScheme(std::string_view s, std::vector<std::string>* wrong) {
     wrong->push_back(text::StrCat(name, " goes around a configuration: ", name, "(int4-weight-only)"));
     return {};
   }
-  wrong->push_back(text::StrCat("unknown configuration ", Quoted(name), text::Suggestion(name, names)));
+  std::string meant;
+  for (const Name& n : kNames)
+    if (meant.empty() && ClassName(Begin(n)) == name) meant = n.name;
+  std::vector<std::string_view> all = names;
+  for (const MethodName& m : kMethods) all.push_back(m.name);
+  if (meant.empty()) meant = text::Meant(text::NameKind::kConfiguration, name, all);
+  wrong->push_back(
+      text::StrCat("unknown configuration ", Quoted(name),
+                   meant.empty() ? text::Suggestion(name, names) : text::StrCat("; did you mean '", meant, "'?")));
   return {};
 }
 

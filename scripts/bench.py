@@ -128,6 +128,16 @@ def row(name, runs):
     return statistics.median(seconds)
 
 
+def recorded(case, runs, **others):
+    """Slipway's runs, and the seconds of others."""
+    bench_build.record(
+        case,
+        slipway_s=statistics.median(run[0] for run in runs),
+        slipway_peak_bytes=max(run[1] for run in runs) * 2**20,
+        **others,
+    )
+
+
 def header(title):
     print(f"\n{title}\n{'':44} {'min s':>9} {'median s':>9} {'peak MiB':>9} {'runs':>5}")
 
@@ -147,6 +157,7 @@ def bench_minilm(slipway, repeats):
     ours = row("slipway convert", converts)
     copying = row("cp", copies)
     theirs = row("torch.export.load + torch.onnx.export", peers)
+    recorded("MiniLM to ONNX", converts, cp_s=copying, torch_s=theirs)
     print(f"slipway / cp                       {ours / copying:8.2f}")
     print(f"torch.export + torch.onnx / slipway {theirs / ours:7.0f}")
     for path in (onnx, copy, reference):
@@ -159,6 +170,7 @@ def bench_graph(slipway, repeats):
     runs = [measure([slipway, "convert", source, "-o", onnx], onnx) for _ in range(repeats)]
     header(f"graph only, {NODES} nodes")
     row("slipway convert", runs)
+    recorded(f"graph of {NODES} nodes to ONNX", runs)
     onnx.unlink()
 
 
@@ -168,6 +180,7 @@ def bench_big(slipway):
         runs = [measure([slipway, "convert", source, "-o", onnx], onnx)]
         header(f"bf16 linears, {source.stat().st_size / 2**30:.1f} GiB")
         row("slipway convert", runs)
+        recorded("bf16 linears to ONNX", runs)
     finally:
         for path in FOLDER.glob("big.*"):
             path.unlink()
@@ -179,8 +192,9 @@ def main():
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--big", action="store_true", help="also convert a 4 GiB program")
     parser.add_argument("--make", nargs=2, metavar=("NAME", "PATH"), help=argparse.SUPPRESS)
+    bench_build.flags(parser)
     arguments = parser.parse_args()
-    bench_build.announce(arguments.slipway)
+    bench_build.announce(arguments.slipway, arguments.record)
     if arguments.make:
         return MAKERS[arguments.make[0]](arguments.make[1])
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -118,8 +118,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=2, help="for each library")
     parser.add_argument("--match", default="")
     parser.add_argument("--threads", type=int, default=1)
+    bench_build.flags(parser)
     args = parser.parse_args()
-    bench_build.announce(args.slipway)
+    bench_build.announce(args.slipway, args.record)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder, Libraries(["torch", "slipway", "ort"], args.threads) as libraries:
         for number, (name, make) in enumerate(CASES.items()):
@@ -134,6 +135,7 @@ def main():
             best, error = libraries.measure(
                 base, args.seconds, rounds=6, names=None if kind == torch.float32 else ["torch", "slipway"]
             )
+            bench_build.record(name, args.threads, **{f"{who}_s": t for who, t in best.items()})
             times = "  ".join(f"{who} {t * 1e6:8.1f}" for who, t in best.items())
             ratios = "  ".join(f"{who}/slipway {best[who] / best['slipway']:5.2f}" for who in best if who != "slipway")
             speed = f"{work(net, x, want) / best['slipway'] / 1e9:6.1f} GFLOP/s" if work(net, x, want) else " " * 14

@@ -41,8 +41,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
     parser.add_argument("--seconds", type=float, default=2, help="for each size")
+    bench_build.flags(parser)
     args = parser.parse_args()
-    bench_build.announce(args.slipway)
+    bench_build.announce(args.slipway, args.record)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         for k, n in SIZES:
@@ -69,6 +70,7 @@ def main():
             times = least(runs, args.seconds)
             for dtype in DTYPES:
                 own, other = times["slipway", dtype], times["torch", dtype]
+                bench_build.record(f"128 x {n} x {k} {str(dtype)[6:]}", slipway_s=own, torch_s=other)
                 print(
                     f"128 x {n} x {k} {str(dtype)[6:]:9} slipway {own * 1e3:7.3f} ms, torch {other * 1e3:8.3f} ms: "
                     f"{other / own:5.2f} times; "

@@ -102,8 +102,9 @@ def main():
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    bench_build.flags(parser)
     args = parser.parse_args()
-    bench_build.announce(args.slipway)
+    bench_build.announce(args.slipway, args.record)
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
     with tempfile.TemporaryDirectory() as folder:
         for index, (kind, m, k, n, flags, peers) in enumerate(CASES):
@@ -145,6 +146,11 @@ def main():
                         min(best.get(peer, 1e9), float(run.stdout.split()[-1])) if run.returncode == 0 else float("nan")
                     )
             mine = best["slipway"]
+            bench_build.record(
+                " ".join([f"{kind} {m} x {k} x {n}", *flags]),
+                args.threads,
+                **{f"{who}_s": t for who, t in best.items() if t == t},
+            )
             print(
                 f"{kind} {m} x {k} x {n} {' '.join(flags)}: slipway {mine * 1e3:.3f} ms",
                 *(f"{p} x{best[p] / mine:.2f}" for p in peers),

@@ -100,8 +100,9 @@ def main():
     parser.add_argument("--minilm", help="model.safetensors of all-MiniLM-L6-v2")
     parser.add_argument("--match", default="", help="regular expression of cases")
     parser.add_argument("--threads", type=int, default=1)
+    bench_build.flags(parser)
     args = parser.parse_args()
-    bench_build.announce(args.slipway)
+    bench_build.announce(args.slipway, args.record)
     sys.path.insert(0, str(ROOT / "scripts"))
     import torch
     from bench_models import cases
@@ -133,6 +134,7 @@ def main():
                                           capture_output=True, text=True,
                                           env=os.environ | {"SLIPWAY_NUM_THREADS": str(args.threads)}).stdout)[what]
                 for what in ("plan", "peak"))  # fmt: skip
+            bench_build.record(name, args.threads, slipway_peak_bytes=peak, slipway_plan_bytes=plan)
             failed |= peak > 1.3 * plan + ALWAYS
             print(
                 f"{name:33} {tensors / 2**20:9.2f} {plan / 2**20:9.2f} {peak / 2**20:9.2f} {peak / tensors:9.2f} "

@@ -130,8 +130,9 @@ def main():
     )
     parser.add_argument("--minilm", help="model.safetensors of all-MiniLM-L6-v2")
     parser.add_argument("--seconds", type=float, default=3, help="for each library")
+    bench_build.flags(parser)
     args = parser.parse_args()
-    bench_build.announce(args.slipway)
+    bench_build.announce(args.slipway, args.record)
     cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     print(f"{cpu[0]}, {len(os.sched_getaffinity(0))} processors")
     rows = []
@@ -146,6 +147,7 @@ def main():
             for threads in args.threads:
                 with Libraries(names, threads) as libraries:
                     best, error = libraries.measure(base, args.seconds, rounds=6)
+                bench_build.record(name, threads, **{f"{who}_s": t for who, t in best.items()})
                 ratio = min(t for who, t in best.items() if who != "slipway") / best["slipway"]
                 shown = "  ".join(f"{who} {t * 1e3:8.3f}" for who, t in best.items())
                 rows.append(

@@ -173,8 +173,9 @@ def main():
     parser.add_argument("--prepare", action="store_true", help="makes the files only")
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of slipway convert; last")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    bench_build.flags(parser)
     args = parser.parse_args()
-    bench_build.announce(args.slipway)
+    bench_build.announce(args.slipway, args.record)
     if args.worker:
         return work(*args.worker)
     from bench_models import cases
@@ -196,6 +197,7 @@ def main():
                 continue
             times, ratio, errors = measure(args, ours, theirs, base.with_suffix(".npz"))
             rows.append(ratio)
+            bench_build.record(name, slipway_s=times[0], torch_s=times[1])
             print(
                 f"{name:34} slipway {times[0] * 1e3:8.3f}  torch {times[1] * 1e3:8.3f} ms  ratio {rows[-1]:.3f}  "
                 f"errors {errors[0]:.0e} {errors[1]:.0e}",

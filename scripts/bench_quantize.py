@@ -108,8 +108,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--configs", default="", help="only these, with spaces between")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()))
+    bench_build.flags(parser)
     settings = parser.parse_args()
-    bench_build.announce(SLIPWAY)
+    bench_build.announce(SLIPWAY, settings.record)
     out = settings.folder / "bench_quantized.safetensors"
     chosen = settings.configs.split() or list(CONFIGS)
     for dtype in settings.dtypes.split(","):
@@ -127,6 +128,12 @@ def main():
                 if CONFIGS[config]:
                     theirs.append(torchao(source, CONFIGS[config], 1 if config in SLOW else 4))
             theirs = [t for t in theirs if t is not None]
+            bench_build.record(
+                f"{dtype} {config}",
+                slipway_s_per_gb=min(ours),
+                torchao_s_per_gb=min(theirs, default=None),
+                slipway_peak_bytes=memory * 1e6,
+            )
             other = f"{min(theirs):7.2f}  {min(theirs) / min(ours):6.1f}x" if theirs else "refused        "
             print(f"  {config:32} {min(ours):6.2f}  {other}  {memory:6.0f}", flush=True)
         source.unlink()

@@ -7,6 +7,7 @@ of the encoder are quantized by slipway (tests/tools); torch runs the model with
     python scripts/bench_quantize_accuracy.py [CONFIG ...]
 """
 
+import argparse
 import os
 import pathlib
 import random
@@ -79,7 +80,11 @@ def call(*arguments):
 
 
 def main():
-    bench_build.announce(BUILD / "slipway")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configs", nargs="*", metavar="CONFIG", default=list(TARGETS))
+    bench_build.flags(parser)
+    args = parser.parse_args()
+    bench_build.announce(BUILD / "slipway", args.record)
     vocabulary = {line.rstrip("\n"): i for i, line in enumerate((MINILM / "vocab.txt").open(encoding="utf-8"))}
     weights = load_file(MINILM / "model.safetensors")
     model = make_minilm.MiniLM().eval()
@@ -111,7 +116,7 @@ def main():
         save_file(samples, folder / "calibration.safetensors")
         save_file({name: weights[name] for name in layers}, folder / "weights.safetensors")
         print(f"{len(layers)} layers\n{'configuration':36}{'1 - cos':>10}{'least cos':>11}{'seconds':>9}  target")
-        for config in sys.argv[1:] or TARGETS:
+        for config in args.configs:
             begin, out = time.monotonic(), folder / "out.safetensors"
             if "(" in config:
                 call(
@@ -133,6 +138,9 @@ def main():
                         made[f"{name}.dequant"] * made.get(f"{name}.act_pre_scale", torch.ones(1))
                     )
             cosine = (embed() * wanted).sum(-1)
+            bench_build.record(
+                config, os.cpu_count(), slipway_error=(1 - cosine).mean().item(), slipway_quantize_s=seconds
+            )
             target = TARGETS.get(config)
             verdict = (
                 "" if target is None else f"{target:.1e} {'reached' if (1 - cosine).mean() <= target else 'MISSED'}"

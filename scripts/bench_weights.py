@@ -80,8 +80,9 @@ def main():
     parser.add_argument("--gb", type=float, default=8)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--slipway", type=pathlib.Path, default=ROOT / "build" / "slipway")
+    bench_build.flags(parser)
     arguments = parser.parse_args()
-    bench_build.announce(arguments.slipway)
+    bench_build.announce(arguments.slipway, arguments.record)
     each = max(1, round(arguments.gb * 1e9 / SHARDS / (ROWS * COLUMNS * 4)))
     shutil.rmtree(FOLDER, ignore_errors=True)
     source = FOLDER / "in"
@@ -120,6 +121,8 @@ def main():
             f"{arguments.repeats} rounds"
         )
         for name in commands:
+            who = "other" if name in ("cp", ".bin torch") else "slipway"
+            bench_build.record(name, **{f"{who}_s": seconds[name], f"{who}_peak_bytes": peak[name]})
             beside = ".bin torch" if name.startswith(".bin") else "cp"
             print(
                 f"{name:14} {seconds[name]:8.2f} s {seconds[name] / seconds[beside]:6.2f} x {beside:11} peak "

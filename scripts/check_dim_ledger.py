@@ -16,14 +16,17 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from diagnostics import cause  # noqa: E402
 
 
 def ledger(slipway, path):
     done = subprocess.run([slipway, "shapes", str(path), "--json"], capture_output=True, text=True)
     if done.returncode:
-        return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"
+        return cause(done.stderr)
     return json.loads(done.stdout)
 
 

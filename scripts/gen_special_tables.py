@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Writes passes/special_tables.h: polynomials that passes/decompose_special.cc and its neighbours evaluate.
+"""Writes passes/decompositions/special/tables.h: polynomials that passes/decompositions/special/special.cc and its
+neighbours evaluate.
 
 Each polynomial is a Chebyshev fit of a function's definition, computed with mpmath in 34 digits, cut where terms no
 longer count in binary64, and written in powers of t, where t runs over -1..1 as the variable runs over the interval.
 
-    python scripts/gen_special_tables.py            # writes the header; needs mpmath
+    python scripts/gen_special_tables.py            # writes the header; needs mpmath and clang-format
     python scripts/gen_special_tables.py --check    # exit 1 if the header is not what the installed mpmath gives
 """
 
 import argparse
 import pathlib
+import subprocess
 import sys
 
 from mpmath import (
@@ -37,7 +39,7 @@ from mpmath import (
 
 mp.dps = 34
 EPSILON = mpf(2) ** -55
-HEADER = pathlib.Path(__file__).resolve().parent.parent / "passes" / "special_tables.h"
+HEADER = pathlib.Path(__file__).resolve().parent.parent / "passes/decompositions/special/tables.h"
 
 
 def chebyshev(f, a, b, nodes=64):
@@ -237,8 +239,8 @@ def definition(name, comment, values, interval=None):
 def header():
     lines = [
         """// Written by scripts/gen_special_tables.py: polynomials for special functions, fitted to their definitions.
-#ifndef SLIPWAY_PASSES_SPECIAL_TABLES_H_
-#define SLIPWAY_PASSES_SPECIAL_TABLES_H_
+#ifndef SLIPWAY_PASSES_DECOMPOSITIONS_SPECIAL_TABLES_H_
+#define SLIPWAY_PASSES_DECOMPOSITIONS_SPECIAL_TABLES_H_
 
 #include "absl/types/span.h"
 
@@ -260,7 +262,14 @@ struct Fit {
     for name, comment, values in SERIES:
         lines += definition(name, comment, values)
     return "\n".join(
-        [*lines, "", "}  // namespace slipway::passes", "", "#endif  // SLIPWAY_PASSES_SPECIAL_TABLES_H_", ""]
+        [
+            *lines,
+            "",
+            "}  // namespace slipway::passes",
+            "",
+            "#endif  // SLIPWAY_PASSES_DECOMPOSITIONS_SPECIAL_TABLES_H_",
+            "",
+        ]
     )
 
 
@@ -268,7 +277,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare with the checked-in header instead of writing it")
     arguments = parser.parse_args()
-    text = header()
+    clang_format = [pathlib.Path(sys.executable).parent / "clang-format", f"--assume-filename={HEADER}"]
+    text = subprocess.run(clang_format, input=header(), text=True, check=True, stdout=subprocess.PIPE).stdout
     if not arguments.check:
         HEADER.write_text(text)
     elif HEADER.read_text() != text:

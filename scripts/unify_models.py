@@ -18,10 +18,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "interop"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "interop")]
 
 import onnxruntime
 import torch
+from diagnostics import cause
 from safetensors.torch import load_file, save_file
 from sized_models import MODELS, export
 
@@ -74,7 +75,7 @@ def main():
                     [args.slipway, "shapes", str(folder / "a.pt2"), *flags, "--json"], capture_output=True, text=True
                 )
                 if shapes.returncode:
-                    print(f"{name:12} {way}  {shapes.stderr.strip().splitlines()[-1]}")
+                    print(f"{name:12} {way}  {cause(shapes.stderr)}")
                     failed += 1
                     continue
                 dims = json.loads(shapes.stdout)["programs"][0]["dims"]
@@ -88,7 +89,7 @@ def main():
                     )
                     try:
                         if done.returncode:
-                            raise RuntimeError(done.stderr.strip().splitlines()[-1])
+                            raise RuntimeError(cause(done.stderr))
                         result = run(out, arguments, folder, args.slipway)
                         error = float((result - expected).abs().max())
                         good = result.shape == expected.shape and error < 1e-3

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "exporters/onnx/types.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::exporters::onnx_out {
 

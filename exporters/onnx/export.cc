@@ -20,7 +20,7 @@
 #include "exporters/onnx/types.h"
 #include "exporters/onnx/wire.h"
 #include "exporters/program_names.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::exporters {
 
@@ -467,7 +467,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   return Exporter(p, options).Run(path, dry_run, on_failure);
 }
 
-absl::StatusOr<uint64_t> ExportOpaque(const ir::Program& p, const std::string& path) {
+absl::StatusOr<uint64_t> ExportOnnxGraph(const ir::Program& p, const std::string& path) {
   std::vector<onnx_model::Weight> weights;
   auto model = onnx_model::ToModel(p, &weights);
   if (!model.ok()) return model.status();

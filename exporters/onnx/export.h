@@ -74,8 +74,9 @@ absl::Status CheckNames(const ir::Program& program, const OnnxOptions& options);
 absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& program, const std::string& path, const OnnxOptions& options,
                                       bool dry_run, OnnxReport* on_failure);
 
-// The model that a program of opaque nodes is (onnx_model/opaque.h), written like any other. Returns the bytes written.
-absl::StatusOr<uint64_t> ExportOpaque(const ir::Program& program, const std::string& path);
+// The model that a program of generic nodes is (onnx_model/onnx_graph.h), written like any other. Returns the bytes
+// written.
+absl::StatusOr<uint64_t> ExportOnnxGraph(const ir::Program& program, const std::string& path);
 
 }  // namespace slipway::exporters
 

@@ -124,9 +124,10 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm f
 
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
-  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), AttentionRows(), PoolRows(),
-                     ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(),
-                     SymbolicRows(), ControlRows(), QuantRows(), DetectionRows()})
+  for (auto table : {ElementwiseRows(), ArithmeticRows(), LogicRows(),    ActivationRows(), ViewRows(),
+                     ReductionRows(),   SortRows(),       NnRows(),       AttentionRows(),  PoolRows(),
+                     ResampleRows(),    RecurrentRows(),  IndexingRows(), ScatterRows(),    CreationRows(),
+                     LinalgRows(),      SymbolicRows(),   ControlRows(),  QuantRows(),      DetectionRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
 }

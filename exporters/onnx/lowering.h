@@ -98,6 +98,9 @@ std::vector<const Row*> AllRows();
 
 // The tables (lowerings/*.cc).
 absl::Span<const Row> ElementwiseRows();
+absl::Span<const Row> ArithmeticRows();
+absl::Span<const Row> LogicRows();
+absl::Span<const Row> ActivationRows();
 absl::Span<const Row> ViewRows();
 absl::Span<const Row> ReductionRows();
 absl::Span<const Row> SortRows();

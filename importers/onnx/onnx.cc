@@ -15,7 +15,7 @@
 #include "io/io_error.h"
 #include "ir/tensor.h"
 #include "onnx/onnx_pb.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::importers {
 namespace {

@@ -1,4 +1,4 @@
-// .onnx files, to be looked at, compared and reduced: nodes are not understood (onnx_model/opaque.h).
+// .onnx files, to be looked at, compared and reduced: nodes are not understood (onnx_model/onnx_graph.h).
 #ifndef SLIPWAY_IMPORTERS_ONNX_ONNX_H_
 #define SLIPWAY_IMPORTERS_ONNX_ONNX_H_
 

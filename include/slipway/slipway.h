@@ -196,8 +196,8 @@ SLIPWAY_API int slipway_weights_load(slipway_archive* model, size_t program, con
 
 #define SLIPWAY_ALL_PROGRAMS ((size_t) - 1)
 
-/* The passes of docs/architecture.md, in the order in which a conversion to ONNX runs them; NULL behind the last. Valid
- * for ever. */
+/* The passes of docs/design/passes.md, in the order in which a conversion to ONNX runs them; NULL behind the last.
+ * Valid for ever. */
 SLIPWAY_API const char* slipway_pass_name(size_t index);
 /* Runs one pass on a program. Options ("opset", "custom-op", ...) matter to passes that prepare for a target; may be
  * NULL. On failure the program is what it was. SLIPWAY_BAD_INPUT where it is not in the form that the pass needs, or

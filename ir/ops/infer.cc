@@ -122,8 +122,9 @@ namespace {
 const text::ViewMap<ShapeFn>& Rows() {
   static const auto& rows = *[] {
     auto* m = new text::ViewMap<ShapeFn>();
-    for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(),
-                       CreationShapes(), LinalgShapes(), SymbolicShapes(), DetectionShapes()})
+    for (auto table : {ElementwiseShapes(), ViewShapes(), PartShapes(), ReductionShapes(), ConvShapes(), NnShapes(),
+                       SpectrumShapes(), QuantizationShapes(), IndexingShapes(), CreationShapes(), ProductShapes(),
+                       LinalgShapes(), SymbolicShapes(), DetectionShapes()})
       for (const ShapeRow& r : table) m->emplace(r.op, r.fn);
     return m;
   }();

@@ -98,10 +98,15 @@ std::vector<ShapeConstraint> ConstraintsOf(const Program& p);
 // The tables, one per family (ops/shapes_*.cc).
 absl::Span<const ShapeRow> ElementwiseShapes();
 absl::Span<const ShapeRow> ViewShapes();
+absl::Span<const ShapeRow> PartShapes();
 absl::Span<const ShapeRow> ReductionShapes();
+absl::Span<const ShapeRow> ConvShapes();
 absl::Span<const ShapeRow> NnShapes();
+absl::Span<const ShapeRow> SpectrumShapes();
+absl::Span<const ShapeRow> QuantizationShapes();
 absl::Span<const ShapeRow> IndexingShapes();
 absl::Span<const ShapeRow> CreationShapes();
+absl::Span<const ShapeRow> ProductShapes();
 absl::Span<const ShapeRow> LinalgShapes();
 absl::Span<const ShapeRow> SymbolicShapes();
 absl::Span<const ShapeRow> DetectionShapes();

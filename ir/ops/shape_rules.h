@@ -67,6 +67,14 @@ void FloatLikeSelf(InferContext& c);      // its sizes, its dtype made floating
 void BoolLikeSelf(InferContext& c);       // its sizes, bool
 void BroadcastFirstTwo(InferContext& c);  // broadcast and promotion of the first two arguments
 
+// At least `rank` dimensions, as torch.atleast_3d has them: [] -> [1], [n] -> [1, n], [m, n] -> [m, n, 1].
+Sizes AtLeastRank(Sizes s, int rank);
+// Of a diagonal as a view, its dimension last.
+Sizes DiagonalSizes(InferContext& c, Value* x, int64_t offset, int dim1, int dim2);
+// All sizes but the last two, and sizes with others behind them.
+Sizes BatchSizes(const Sizes& s);
+Sizes JoinSizes(Sizes a, std::initializer_list<Sym> b);
+
 }  // namespace slipway::ir
 
 #endif  // SLIPWAY_IR_OPS_SHAPE_RULES_H_

@@ -1,7 +1,7 @@
 // The three ways of a product of floats with integers. Where there are instructions for sums of products of bytes, the
-// floats become fixed-point numbers of three int8 slices (isa/dot.h). Elsewhere the instruction set widens the integers
-// in registers for a few rows, and for more, blocks of the matrix become panels of f32 and the products of floats do
-// the rest. And what brings operands into the form that all of these read.
+// floats become fixed-point numbers of three int8 slices (isa/int8_gemm.h). Elsewhere the instruction set widens the
+// integers in registers for a few rows, and for more, blocks of the matrix become panels of f32 and the products of
+// floats do the rest. And what brings operands into the form that all of these read.
 #include "kernels/gemm/dequant_linear.h"
 
 #include <algorithm>
@@ -45,8 +45,8 @@ const float* SumsOfGroups(const DequantGemmParams& g, Scratch& scratch) {
   return sums;
 }
 
-// Elements that share a unit where rows of a are taken as SplitInt8Rows (isa/dot.h): 0 where the product is not one of
-// these.
+// Elements that share a unit where rows of a are taken as SplitInt8Rows (isa/int8_gemm.h): 0 where the product is not
+// one of these.
 int64_t SplitInt8BlockSize(const QuantizedMatrix& b) {
   if (BestInt8Gemm().split_int8_gemm == nullptr || IsFloat8(b.dtype) || b.rounded != DType::kF32) return 0;
   if (!b.adds_zero && b.zero != nullptr && b.zero_dtype != DType::kI8) return 0;

@@ -21,6 +21,9 @@ import numpy
 import torch
 from safetensors.torch import load_file
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from diagnostics import cause  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # In the order of kernels/tensor.h.
 DTYPES = [
@@ -111,7 +114,7 @@ def judge(case, slipway, work):
         return None, "an input of a type that plans do not have"
     done = subprocess.run([slipway, "convert", case, "-o", model, "-q"], capture_output=True, text=True)
     if done.returncode != 0:
-        return None, done.stderr.strip().splitlines()[-1]
+        return None, cause(done.stderr)
     write(inputs, given)
     emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
     runs = {}

@@ -1,6 +1,5 @@
 # For the scripts beside it. Each build has a folder of its own below build/, where the next run goes on; tests run two
-# at a time, so a build takes one processor. Not the presets debug and asan: the micro-kernels of the latter alone take
-# a processor for half an hour.
+# at a time, so a build takes one processor.
 
 # compiles PRESET TARGET...: what CONTRIBUTING.md and docs/install.md tell to type, with its warnings as errors.
 compiles() {

@@ -90,3 +90,19 @@ expect 3 'SW1001.*several checkpoints: other.pt, pytorch_model.bin' slipway insp
 rm out/*.bin out/*.pt
 expect 3 'SW1001.*out: a folder without' slipway convert out -o m.safetensors
 grep -q 'help: give the file' stderr || fails "no next step"
+
+# A folder makes a folder where the name has no suffix that says something else.
+mkdir shards
+expect 0 . slipway convert even.safetensors -o shards/ --shards 2
+for name in plain llama-3.1-8b sub.d/plain; do
+  mkdir -p sub.d
+  expect 0 . slipway convert shards -o $name
+  [ -f $name/model.safetensors ] && holds even.safetensors $name || fails "$name is no folder"
+done
+expect 0 . slipway convert shards -o one.safetensors
+[ -f one.safetensors ] || fails "not one file"
+expect 2 "SW1002.*did you mean '.safetensors'" slipway convert shards -o one.safetensor
+expect 2 'SW1002' slipway convert even.safetensors -o nothing
+echo kept > taken
+expect 2 'SW1002' slipway convert shards -o taken
+[ "$(cat taken)" = kept ] || fails "a file was replaced"

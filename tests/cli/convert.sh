@@ -1,11 +1,12 @@
-# The contract of `slipway convert`: exit codes, the last line of stderr, and that a failure leaves the output
+# The contract of `slipway convert`: exit codes, what stderr gives as the cause, and that a failure leaves the output
 # untouched.
 slipway=$SLIPWAY sample=$ROOT/samples/minilm.pt2
-expect() {  # expect CODE PATTERN COMMAND...: the exit code, and what the last line of stderr holds
+source <(sed -n '/^cause()/p' "$ROOT/tests/cli/lib.bash")
+expect() {  # expect CODE PATTERN COMMAND...: the exit code, and what the line with the cause holds
   want=$1 pattern=$2; shift 2
   set +e; "$@" >out.txt 2>err.txt; got=$?; set -e
   [ "$got" = "$want" ] || { echo "exit $got, expected $want: $*"; cat err.txt; exit 1; }
-  tail -n 1 err.txt | grep -q -- "$pattern" || { echo "last line lacks '$pattern': $*"; cat err.txt; exit 1; }
+  cause err.txt | grep -q -- "$pattern" || { echo "the cause lacks '$pattern': $*"; cat err.txt; exit 1; }
   [ ! -s out.txt ] || { echo "stdout is not empty: $*"; exit 1; }
 }
 printf 'kept' > kept.onnx

@@ -1,4 +1,4 @@
-# Each way to fail has its exit status and its last line, and leaves what was there as it was.
+# Each way to fail has its exit status and the cause that it states, and leaves what was there as it was.
 source "$ROOT/tests/cli/lib.bash"
 mkdir out
 echo kept > out/m.onnx

@@ -6,7 +6,7 @@ for target in onnx pt2 so native-pt2 safetensors torch; do
   while read -r flag targets value; do
     slipway convert net.sw -o out --to $target --dry-run --"$flag" ${value:+"$value"} > stdout 2> stderr && status=0 \
       || status=$?
-    last=$(tail -n 1 stderr)
+    last=$(cause stderr)
     if [[ ,$targets, == *,$target,* ]]; then
       [[ $last != *'does not take'* && $last != *'not expected'* ]] || fails "--to $target refuses --$flag: $last"
     else

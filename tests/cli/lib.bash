@@ -11,8 +11,12 @@ fails() {
   return 1
 }
 
-# expect STATUS PATTERN COMMAND...: the exit status, and an extended regular expression that the last line of stderr
-# matches ('' for an empty stderr). Leaves stdout and stderr in files of these names.
+# cause FILE: of what was written to stderr, the line that says what went wrong: the last that begins with error[ID],
+# else the last of all. Place and help stand behind it.
+cause() { grep '^error\[' "$1" | tail -n 1 | grep . || tail -n 1 "$1"; }
+
+# expect STATUS PATTERN COMMAND...: the exit status, and an extended regular expression that the cause matches ('' for
+# an empty stderr). Leaves stdout and stderr in files of these names.
 expect() {
   local want=$1 pattern=$2 status=0
   shift 2
@@ -21,7 +25,7 @@ expect() {
   if [ -z "$pattern" ]; then
     [ ! -s stderr ] || fails "stderr is not empty: $*"
   else
-    tail -n 1 stderr | grep -qE -- "$pattern" || fails "the last line does not match '$pattern': $*"
+    cause stderr | grep -qE -- "$pattern" || fails "the cause does not match '$pattern': $*"
   fi
 }
 

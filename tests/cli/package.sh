@@ -26,7 +26,7 @@ for file in root/usr/bin/slipway "$library"; do
   done
 done
 for file in usr/include/slipway/slipway.h usr/share/man/man1/slipway.1 usr/share/bash-completion/completions/slipway \
-  usr/share/doc/slipway/LICENSE; do
+  usr/share/doc/slipway/LICENSE usr/share/doc/slipway/docs/cli.md usr/share/slipway/schemas/verify.schema.json; do
   ls root/$file* > /dev/null || fails "no $file"
 done
 LD_LIBRARY_PATH=$(dirname "$library") root/usr/bin/slipway convert net.sw -o m.onnx -q

@@ -4,8 +4,15 @@
 source "$ROOT/tests/cli/lib.bash"
 build=$(dirname "$SLIPWAY")
 cmake --install "$build" --component wheel --strip --prefix "$PWD/site" > log || fails "$(cat log)"
-[ "$(cd site && find . ! -type d | sort | tr '\n' ' ')" = './slipway/THIRD_PARTY_LICENSES ./slipway/bin/slipway ' ] \
+[ "$(cd site && find . ! -type d ! -path '*/share/*' | sort | tr '\n' ' ')" = \
+  './slipway/THIRD_PARTY_LICENSES ./slipway/bin/slipway ' ] \
   || fails "the component is $(find site)"
+site/slipway/bin/slipway --help > help
+for file in share/doc/slipway/docs/quantize.md share/slipway/schemas/convert.schema.json; do
+  folder=site/slipway/$(dirname "$file")
+  [ -e "site/slipway/$file" ] || fails "no $file"
+  grep -qx "$(basename "$folder")/ *$(pwd -P)/$folder" help || fails "--help does not say where: $(cat help)"
+done
 "$PYTHON" - > entry <<'PYTHON'
 import os, pathlib, shutil, tomllib, zipfile
 

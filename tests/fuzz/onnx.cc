@@ -4,7 +4,7 @@
 
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "onnx_model/opaque.h"
+#include "onnx_model/onnx_graph.h"
 #include "tests/fuzz/target.h"
 
 using namespace slipway;

@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import archives
 from archives import config, members, meta, node, pack, patched, program, records, safetensors, tensor
 from conftest import ROOT
+from diagnostics import cause
 
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 LIMIT_S = 60
@@ -41,8 +42,7 @@ def convert(folder, *arguments):
             path.unlink()
     else:
         assert written == [], written
-        lines = stderr.splitlines()
-        assert re.match(r"error\[SW\d{4}\]: .", lines[-1]), stderr
+        assert re.match(r"error\[SW\d{4}\]: .", cause(stderr)), stderr
         # A line on stderr a problem, each of bounded length.
         assert len(stderr) < 20000, len(stderr)
     return done.returncode, stderr
@@ -53,7 +53,7 @@ def refused(folder, data, message, status=3, name="bad.pt2"):
     code, stderr = convert(folder, name)
     assert code == status, f"exit {code}\n{stderr}"
     assert sum(line.startswith("error") for line in stderr.splitlines()) == 1, stderr
-    assert re.search(message, stderr.splitlines()[-1]), f"no {message!r} in\n{stderr}"
+    assert re.search(message, cause(stderr)), f"no {message!r} in\n{stderr}"
 
 
 def changed(change):
@@ -379,7 +379,7 @@ def test_safetensors(tmp_path, case):
     write(tmp_path, "w.safetensors", data)
     code, stderr = convert(tmp_path, "good.pt2", "--weights", "w.safetensors")
     assert code == 3, stderr
-    assert re.search(message, stderr.splitlines()[-1]), stderr
+    assert re.search(message, cause(stderr)), stderr
 
 
 PICKLES = {

@@ -21,6 +21,8 @@ A run of a command is a fault where it
   takes memory       more than 4 times the input, 64 MB and what the binary takes for nothing (not looked at in a
   sanitized binary) leaves a part      a failure left files behind, or what a success wrote is no such file
 Faults are told apart by what they say; the first of each lies in the folder --keep with the command that shows it.
+
+Long because it holds the changes of every format that slipway reads.
 """
 
 import argparse

@@ -28,7 +28,9 @@ from torch._higher_order_ops.scan import scan  # noqa: E402
 from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "interop"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "interop")]
+from diagnostics import cause  # noqa: E402
+
 AUTO = torch.export.Dim.AUTO
 MODELS = {}
 
@@ -355,7 +357,7 @@ def save_checkpoints(folder):
 def convert(slipway, *arguments):
     done = subprocess.run([slipway, *map(str, arguments)], capture_output=True, text=True, errors="replace")
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+        raise RuntimeError(cause(done.stderr))
     return done.stdout
 
 

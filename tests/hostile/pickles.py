@@ -2,7 +2,7 @@
 zip, its form before 1.6, and the folders of torch.distributed.checkpoint.
 
 A Case is one hostile checkpoint. Where it carries an exploit, the exploit makes a file named MARK in the working
-folder.
+folder. Long because it is a catalogue: every hostile checkpoint is an entry.
 """
 
 import dataclasses
@@ -192,7 +192,7 @@ def distributed(
 class Case:
     name: str
     data: object  # bytes of a file, or name -> bytes of a folder
-    message: str  # a regular expression for the last line of stderr
+    message: str  # a regular expression for the cause
     status: int = 3
     program: bytes = None  # the pickle of an exploit that Python's own unpickler carries out
 

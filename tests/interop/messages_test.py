@@ -3,6 +3,7 @@ Pythons."""
 
 import pytest
 import torch
+from diagnostics import cause
 from safetensors.torch import load_file, save_file
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -72,7 +73,7 @@ def test_inputs_beside_others(slipway, program, tmp_path):
                 tmp_path / "no.safetensors",
                 status=3,
             )
-            assert says in done.stderr.splitlines()[-1]
+            assert says in cause(done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_weights_under_a_prefix(slipway, program, tmp_path, given, program_has, 
         {given + k.removeprefix(program_has): v + 1 for k, v in net.state_dict().items()}, tmp_path / "w.safetensors"
     )
     refused = slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", status=3)
-    assert f"help: --rename '{rename}'" in refused.stderr and "SW1010" in refused.stderr.splitlines()[-1]
-    assert "body.0.weight" not in refused.stderr.splitlines()[-1]
+    assert f"help: --rename '{rename}'" in refused.stderr and "SW1010" in cause(refused.stderr)
+    assert "body.0.weight" not in cause(refused.stderr)
     slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", "--rename", rename)
     got = torch.export.load(tmp_path / "o.pt2").state_dict
     assert got.keys() == net.state_dict().keys() and all(

@@ -242,7 +242,8 @@ def test_state_keeps_its_type(slipway, tmp_path, dtype):
     slipway("convert", tmp_path / "model.pt2", "-o", tmp_path / "model.onnx", "--dtype", dtype, "--state", "io")
     session = session_of(tmp_path / "model.onnx")
     assert [value.type for value in session.get_outputs()] == [ONNX_TYPES[dtype], "tensor(float)"]
-    assert [value.type for value in session.get_inputs()] == [ONNX_TYPES[dtype], "tensor(float)"]
+    assert [value.type for value in session.get_inputs()] == [ONNX_TYPES[dtype]]
+    assert [value.type for value in session.get_overridable_initializers()] == ["tensor(float)"]
 
 
 class Integers(nn.Module):

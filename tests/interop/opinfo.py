@@ -14,6 +14,7 @@ import warnings
 import numpy as np
 import onnxruntime
 import torch
+from diagnostics import cause
 from torch.utils import _pytree as pytree
 
 if importlib.util.find_spec("expecttest") is None:  # torch's test helpers import it; the samples need nothing of it
@@ -219,7 +220,7 @@ class Converted:
             raise Skip(f"export: {error}") from error
         done = slipway("convert", folder / "in.pt2", "-o", folder / "out.onnx", "--quiet")
         if done.returncode:
-            raise Failure("convert", (done.stderr.strip().splitlines() or ["said nothing"])[-1])
+            raise Failure("convert", cause(done.stderr))
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = 1
         settings.log_severity_level = 4

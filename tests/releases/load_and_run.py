@@ -15,6 +15,9 @@ import torch
 from safetensors import safe_open
 from torch.utils import _pytree as pytree
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from diagnostics import cause  # noqa: E402
+
 SLIPWAY, TARGET, CASES, SCRATCH = sys.argv[1:]
 warnings.simplefilter("ignore")
 
@@ -88,7 +91,7 @@ for source in sorted(pathlib.Path(CASES).rglob("*.pt2")):
         passed += 1
     except subprocess.CalledProcessError as error:
         failed += 1
-        print(f"{source.stem}: convert: {error.stderr.strip().splitlines()[-1]}", flush=True)
+        print(f"{source.stem}: convert: {cause(error.stderr)}", flush=True)
     except Exception as error:
         failed += 1
         print(

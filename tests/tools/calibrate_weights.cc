@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "driver/calibrate.h"
-#include "driver/format.h"
+#include "driver/edge/format.h"
+#include "driver/quantize/calibrate.h"
 #include "exporters/safetensors/safetensors.h"
 #include "quantizer/calibrate.h"
 #include "weights/named_tensor.h"

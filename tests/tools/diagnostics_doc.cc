@@ -1,4 +1,4 @@
-// docs/diagnostics.md with its table as it must be, from driver/explanations.h (tests/golden/diagnostics.golden
+// docs/diagnostics.md with its table as it must be, from driver/edge/explanations.h (tests/golden/diagnostics.golden
 // compares).
 #include <cstdio>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "driver/explanations.h"
+#include "driver/edge/explanations.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "driver/convert_options.h"
-#include "driver/target.h"
+#include "driver/convert/options.h"
+#include "driver/edge/target.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "exporters/onnx/lowerings/util.h"
-#include "passes/quantization.h"
+#include "passes/quantization/quantization.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {

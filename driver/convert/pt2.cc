@@ -1,0 +1,24 @@
+// Programs as a PT2 archive: they keep the form they have, and their weights are copied.
+#include "exporters/pt2/pt2.h"
+#include "base/text.h"
+#include "driver/edge/target.h"
+
+namespace slipway::driver {
+
+absl::Status WritePt2(Conversion& c) {
+  const ConvertOptions& o = c.options;
+  exporters::Pt2Options options;
+  options.target = o.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
+  options.weights = !o.no_weights;
+  options.max_output = c.max_output;
+  options.progress = o.progress;
+  for (const auto& p : c.archive.programs) DropUnsafeSampleInputs(*p, c.summary);
+  for (const auto& [key, value] : o.metadata) c.archive.extra_files[key] = value;
+  auto report = exporters::ExportPt2({{&c.archive, o.output}}, options, o.dry_run);
+  if (!report.ok()) return report.status();
+  c.summary.weight_bytes = report->weight_bytes;
+  c.summary.bytes_written = report->file_bytes;
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,210 @@
+// Reports of inspect as tables for people.
+#include <algorithm>
+
+#include "base/byte_count.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "driver/convert/missing_weights.h"
+#include "driver/convert/output_names.h"
+#include "driver/convert/pass_context.h"
+#include "driver/edge/format.h"
+#include "driver/inspect/inspect.h"
+#include "driver/inspect/inspect_text.h"
+#include "dynamic_shapes/rewrite.h"
+#include "exporters/native/c_header.h"
+#include "importers/native/native_file.h"
+#include "importers/onnx/onnx.h"
+#include "io/inputs.h"
+#include "io/mapped_file.h"
+#include "kernels/executor/execute.h"
+#include "kernels/executor/plan_products.h"
+#include "kernels/isa/bf16_gemm.h"
+#include "kernels/isa/int8_gemm.h"
+#include "onnx_model/onnx_graph.h"
+#include "planner/planner.h"
+#include "planner/rules.h"
+
+namespace slipway::driver {
+
+namespace {
+
+std::string TypeText(const TensorRow& r) {
+  if (r.is_tensor) return text::StrCat(r.dtype, "[", text::Join(r.shape, ","), "]");
+  if (!r.dtype.empty()) return text::StrCat(r.dtype, "(", r.value, ")");
+  return r.value.empty() ? r.kind : r.value;
+}
+
+// Control characters of names must not reach a terminal, and one long name must not fill it.
+std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
+
+class Table {
+ public:
+  void Line(std::string_view s) { text::StrAppend(&out_, s, "\n"); }
+  // Columns are as wide as their widest cell.
+  void Rows(const std::vector<std::vector<std::string>>& rows) {
+    std::vector<size_t> width;
+    for (const auto& row : rows)
+      for (size_t c = 0; c < row.size(); ++c) {
+        if (c >= width.size()) width.push_back(0);
+        width[c] = std::max(width[c], row[c].size());
+      }
+    for (const auto& row : rows) {
+      std::string line = "    ";
+      for (size_t c = 0; c < row.size(); ++c) {
+        line += row[c];
+        if (c + 1 < row.size()) line.append(width[c] - row[c].size() + 2, ' ');
+      }
+      while (!line.empty() && line.back() == ' ') line.pop_back();
+      Line(line);
+    }
+  }
+  void Section(std::string_view title, const std::vector<TensorRow>& rows) {
+    if (rows.empty()) return;
+    Line(text::StrCat("  ", title));
+    std::vector<std::vector<std::string>> cells;
+    for (const TensorRow& r : rows) {
+      cells.push_back({Shown(r.name), Shown(TypeText(r))});
+      if (r.kind != "input" && r.kind != "output") cells.back().push_back(r.kind);
+    }
+    Rows(cells);
+  }
+  void Weights(const std::vector<TensorRow>& rows, bool all) {
+    if (rows.empty()) return;
+    uint64_t bytes = 0, missing = 0;
+    std::map<std::string, std::pair<uint64_t, uint64_t>> by_dtype;
+    for (const TensorRow& r : rows) {
+      bytes += r.bytes;
+      missing += !r.stored;
+      auto& [count, size] = by_dtype[r.dtype];
+      ++count;
+      size += r.bytes;
+    }
+    std::vector<std::string> totals;
+    for (const auto& [dtype, total] : by_dtype)
+      totals.push_back(text::StrCat(total.first, " ", dtype, " of ", text::ByteCount(total.second)));
+    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", text::ByteCount(bytes), " (",
+                      text::Join(totals, ", "), ")", missing ? text::StrCat(", ", missing, " without values") : ""));
+    std::vector<std::vector<std::string>> cells;
+    for (const TensorRow& r : rows) {
+      if (!all && cells.size() == kShownWeights) break;
+      cells.push_back({Shown(r.name), TypeText(r), r.stored ? text::ByteCount(r.bytes) : "no values",
+                       r.kind == "parameter" ? "" : r.kind});
+    }
+    Rows(cells);
+    if (cells.size() < rows.size())
+      Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+// "avx512: widened in registers", or with the numbers of rows before each; "or" where other sizes decide.
+std::string LoopsText(const ProductRow& p) {
+  const bool by_rows = p.loops.size() > 1 && p.loops[1].from > p.loops[0].from;
+  std::vector<std::string> parts;
+  for (const ProductRow::Rows& l : p.loops) {
+    std::string rows;
+    if (by_rows) {
+      rows = text::StrCat(l.from);
+      if (l.to == 0) rows += '+';
+      if (l.to > l.from) text::StrAppend(&rows, "-", l.to);
+      rows += l.to == 1 ? " row: " : " rows: ";
+    }
+    parts.push_back(text::StrCat(rows, l.isa, ": ", l.way));
+  }
+  return text::Join(parts, by_rows ? "; " : " or ");
+}
+
+std::vector<std::vector<std::string>> ProductCells(const KernelsReport& r) {
+  std::vector<std::vector<std::string>> cells;
+  for (const ProductRow& p : r.products) {
+    std::string sizes = p.batch == "1" ? "" : text::StrCat(p.batch, " of ");
+    text::StrAppend(&sizes, p.m, " x ", p.k, p.n.empty() ? "" : text::StrCat(" x ", p.n));
+    std::string weight = p.bytes == 0 ? "" : text::ByteCount(p.bytes);
+    if (!p.packing.empty()) text::StrAppend(&weight, " in ", p.packing);
+    if (p.groups > 1) text::StrAppend(&weight, ", ", p.groups, " groups");
+    cells.push_back({Shown(p.place.empty() ? p.op : p.place), p.kernel, Shown(sizes),
+                     p.right.empty() ? text::StrCat(p.left, " -> ", p.result)
+                                     : text::StrCat(p.left, " x ", p.right, " -> ", p.result),
+                     weight, LoopsText(p)});
+  }
+  return cells;
+}
+
+}  // namespace
+
+std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
+  Table t;
+  std::string_view format = r.format;
+  for (const Format& f : Formats())
+    if (f.name == r.format) format = f.title;
+  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", text::ByteCount(r.bytes), r.producer.empty() ? "" : ", ",
+                      Shown(r.producer)));
+  for (const ProgramReport& p : r.programs) {
+    t.Line("");
+    t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ",
+                        Plural(p.ops.size(), "operator"),
+                        p.subgraphs ? text::StrCat(", ", Plural(p.subgraphs, "subgraph")) : "", ", ", p.form));
+    t.Section("inputs", p.inputs);
+    t.Section("outputs", p.outputs);
+    t.Section("updates", p.updates);
+    if (!p.dims.empty()) {
+      t.Line("  dims");
+      std::vector<std::vector<std::string>> cells;
+      for (const ir::SymbolInfo& s : p.dims)
+        cells.push_back({Shown(s.name), text::StrCat(Bound(s.range.min), "..", Bound(s.range.max)),
+                         s.hint ? text::StrCat(*s.hint, " at export") : ""});
+      t.Rows(cells);
+    }
+    if (!p.guards.empty()) {
+      t.Line("  guards");
+      for (const std::string& g : p.guards) t.Line(text::StrCat("    ", Shown(g)));
+    }
+    t.Weights(p.weights, all_weights);
+    if (ops) {
+      t.Line("  operators");
+      std::vector<std::pair<std::string, int>> order(p.ops.begin(), p.ops.end());
+      std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+      std::vector<std::vector<std::string>> cells;
+      for (const auto& [name, count] : order) cells.push_back({text::StrCat(count), Shown(name)});
+      t.Rows(cells);
+    }
+  }
+  if (r.kernels) {
+    const KernelsReport& k = *r.kernels;
+    t.Line(text::StrCat("  products on this machine: ", k.isa, ", integers ", k.integers,
+                        k.bf16.empty() ? "" : ", bf16 ", k.bf16,
+                        k.cap.empty() ? "" : text::StrCat(" (capped by SLIPWAY_ISA=", k.cap, ")")));
+    t.Rows(ProductCells(k));
+  }
+  t.Weights(r.tensors, all_weights);
+  auto section = [&](std::string_view title, const auto& map, auto shown) {
+    if (map.empty()) return;
+    t.Line(title);
+    std::vector<std::vector<std::string>> cells;
+    for (const auto& [key, value] : map) cells.push_back({Shown(key), shown(value)});
+    t.Rows(cells);
+  };
+  if (r.onnx) {
+    std::vector<std::string> opsets;
+    for (const auto& [domain, version] : r.onnx->opsets)
+      opsets.push_back(text::StrCat(domain.empty() ? "ai.onnx" : Shown(domain), " ", version));
+    t.Line(text::StrCat("  opsets: ", text::Join(opsets, ", "), "; IR version ", r.onnx->ir_version));
+    if (!r.onnx->functions.empty()) t.Line("  functions");
+    for (const std::string& f : r.onnx->functions) t.Line(text::StrCat("    ", Shown(f)));
+    section("  external data", r.onnx->external_data, [](uint64_t n) { return text::ByteCount(n); });
+  }
+  section("  metadata", r.metadata, [](const std::string& v) { return Shown(v); });
+  section("  extra files", r.extra_files, [](uint64_t n) { return text::ByteCount(n); });
+  if (r.verified)
+    t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
+                                    : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ",
+                                                   text::ByteCount(r.verified->bytes)));
+  if (r.verified)
+    for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", Shown(c)));
+  return t.Take();
+}
+
+}  // namespace slipway::driver

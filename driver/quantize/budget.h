@@ -1,0 +1,39 @@
+// Configurations chosen for the user: the one of each layer such that the whole stays within a budget of error or of
+// size.
+#ifndef SLIPWAY_DRIVER_QUANTIZE_BUDGET_H_
+#define SLIPWAY_DRIVER_QUANTIZE_BUDGET_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "driver/convert/options.h"
+#include "ir/sharded.h"
+#include "quantizer/config.h"
+
+namespace slipway::driver {
+
+// What --config says where the budgets choose.
+inline constexpr std::string_view kAutomatic = "auto";
+
+struct BudgetWeight {
+  std::string name;  // MODULE.weight
+  ir::ShardedTensor tensor;
+};
+
+// The least of bytes within --error-budget, or the least of error within --size-budget; with both, within the size and
+// checked against the error. Each weight stays as it is or becomes int8 by rows, or 4 bits in groups of 32 or 128:
+// int4-weight-only in checkpoints, whose layout packs it, intx in programs, which runtimes have kernels for. The error
+// is that of all weights together,
+// ||W - Q|| / ||W||, measured by quantizing each in each way. `other_bytes` are those of everything else.
+//
+// A usage error without a budget, or for one that is no number; exit code 1, with the nearest that can be had, where
+// there is no such choice.
+absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl::Span<const BudgetWeight> weights,
+                                                   uint64_t other_bytes, bool program);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_QUANTIZE_BUDGET_H_

@@ -1,0 +1,237 @@
+// A program, quantized before its passes run: which of its parameters are weights of linear layers the graph says.
+// Codes go to a scratch file; scales are kept.
+#include <algorithm>
+#include <set>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "driver/convert/missing_weights.h"
+#include "driver/edge/diagnostic.h"
+#include "driver/quantize/calibrate.h"
+#include "driver/quantize/quantize.h"
+#include "io/io_error.h"
+#include "io/mapped_file.h"
+#include "io/scratch_file.h"
+#include "passes/quantization/quantize_linears.h"
+#include "quantizer/calibrate.h"
+#include "quantizer/quantize.h"
+
+namespace slipway::driver {
+namespace {
+
+using ir::DType;
+using passes::LinearLayer;
+using passes::QuantizedLayer;
+using quantizer::Config;
+using quantizer::Mapping;
+using S = Config::Scheme;
+
+bool IsFourBitFloat(const Config& c) {
+  return (c.scheme == S::kMx && c.element == DType::kFloat4E2M1) || c.scheme == S::kNvfp4WeightOnly;
+}
+
+// What programs have no operators for.
+absl::Status CheckForPrograms(const Config& c) {
+  switch (c.scheme) {
+    case S::kFloat8Dynamic:
+    case S::kMx:
+    case S::kNvfp4Dynamic:
+      return WithHelp(absl::UnimplementedError(
+                          text::StrCat(quantizer::ShortName(c), " in programs: activations of float8 and float4")),
+                      "float8-weight-only and nvfp4 quantize weights alone; checkpoints take all configurations");
+    default: return absl::OkStatus();
+  }
+}
+
+// Twice the number that a code of e2m1 stands for, an integer.
+int8_t TwiceFloat4(uint8_t code) {
+  static constexpr int8_t kTwice[] = {0, 1, 2, 3, 4, 6, 8, 12};
+  return static_cast<int8_t>((code & 8) != 0 ? -kTwice[code & 7] : kTwice[code & 7]);
+}
+
+// What is known of a layer besides its codes.
+QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vector<float> scales,
+                      const std::vector<float>& zeros) {
+  const quantizer::Shape& s = scheme.shape();
+  QuantizedLayer q;
+  const std::vector<int64_t> blocks = s.whole ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{s.n, s.groups()};
+  if (IsFourBitFloat(c))
+    for (float& scale : scales) scale /= 2;  // TwiceFloat4()
+  q.scale = ir::OwnedTensor(scheme.scale_dtype(), blocks, quantizer::Encode(scales, scheme.scale_dtype()));
+  q.float_zero_point = scheme.float_zero();
+  if (q.float_zero_point)
+    q.zero_point = ir::OwnedTensor(scheme.scale_dtype(), blocks, quantizer::Encode(zeros, scheme.scale_dtype()));
+  else if (std::any_of(zeros.begin(), zeros.end(), [](float z) { return z != 0; }))
+    q.zero_point = ir::OwnedTensor(DType::kInt8, blocks, quantizer::Encode(zeros, DType::kInt8));
+  q.block_size = {s.whole ? -1 : 1, s.group == s.k ? -1 : s.group};
+  switch (c.scheme) {
+    case S::kInt8WeightOnly:
+      q.range = {-128, 127};
+      q.scale_behind = s.group == s.k;
+      break;
+    case S::kInt8Dynamic:
+    case S::kInt8Static:
+      q.range = {-128, 127};
+      q.activations = QuantizedLayer::Activations::kInteger;
+      q.asymmetric = c.act_mapping == Mapping::kAsymmetric;
+      if (c.reduce_range) q.act_range = {-64, 63};
+      q.per_tensor = c.act_granularity.kind == quantizer::Granularity::kTensor;
+      break;
+    case S::kInt8DynamicIntx:
+      q.activations = QuantizedLayer::Activations::kFakeQuantized;
+      q.asymmetric = true;
+      [[fallthrough]];
+    case S::kIntxWeightOnly: q.range = {-(1 << (c.bits - 1)), (1 << (c.bits - 1)) - 1}; break;
+    case S::kInt4WeightOnly: q.range = {0, 15}; break;
+    default:
+      if (IsFourBitFloat(c)) q.range = {-12, 12};
+      break;
+  }
+  return q;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
+                                                                const std::string& folder) {
+  if (const std::vector<std::string> missing = WeightsWithoutValues(p); p.weights.empty() && !missing.empty())
+    return MissingWeights(missing, kGiveWeights);
+  const std::vector<LinearLayer> layers = passes::FindLinears(p);
+  std::map<std::string, size_t> linear;
+  for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;
+  const auto has = [&](const std::string& name) { return p.weights.contains(name); };
+  const auto consider = [&](Chooser& c) {
+    for (const auto& [name, t] : p.weights) {
+      if (t.sizes.size() < 2) {
+        c.Pass(static_cast<uint64_t>(t.nbytes()));
+        continue;
+      }
+      const auto it = linear.find(name);
+      const quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
+      if (it == linear.end())
+        c.Leave(candidate, "no weight of a linear layer");
+      else
+        c.Consider(it->second, candidate, quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention" : "");
+    }
+  };
+  std::vector<ChosenWeight> chosen;
+  const auto weight = [&](size_t i) {
+    return BudgetWeight{layers[i].weight, ir::ShardedTensor(p.weights.at(layers[i].weight))};
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Choose(o, true, consider, weight, &chosen));
+  auto report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
+  for (const ChosenWeight& w : chosen) RETURN_IF_ERROR(CheckForPrograms(*w.config));
+
+  // Codes lie one after the other in the scratch file.
+  std::vector<uint64_t> places;
+  uint64_t end = 0;
+  for (const ChosenWeight& w : chosen) {
+    places.push_back(end);
+    end += static_cast<uint64_t>(w.scheme->shape().n * w.scheme->shape().k);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::ScratchFile> scratch, io::ScratchFile::Make(folder));
+  std::vector<QuantizedLayer> forms(chosen.size());
+  std::vector<size_t> plain;
+  std::map<std::string, size_t> calibrated;
+  std::map<std::string, const Config*> asked;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const std::string& name = layers[chosen[i].index].weight;
+    if (!quantizer::LayerStatistics::Needed(*chosen[i].config)) {
+      plain.push_back(i);
+    } else {
+      calibrated[name] = i;
+      asked[name] = chosen[i].config;
+    }
+  }
+  if (asked.empty() != o.calibration.empty())
+    return asked.empty()
+               ? UsageError("--calibration is for methods that look at activations",
+                            "awq(…), gptq(…), smoothquant(…), int8-static")
+               : UsageError(text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
+                            "--calibration FILE.safetensors gives inputs to run the program on");
+
+  // Puts codes in their place and keeps the rest.
+  const auto sink_of = [&](size_t i) {
+    return [&, i, known = false, changed = std::vector<uint8_t>()](
+               size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
+      const ChosenWeight& w = chosen[i];
+      if (part > 0) {
+        if (!known) forms[i] = FormOf(*w.config, *w.scheme, w.scheme->scales(), w.scheme->zeros());
+        known = true;
+        return absl::OkStatus();
+      }
+      if (IsFourBitFloat(*w.config)) {
+        changed.assign(bytes.begin(), bytes.end());
+        for (uint8_t& b : changed) b = static_cast<uint8_t>(TwiceFloat4(b));
+        bytes = changed;
+      }
+      return scratch->WriteAt(places[i] + at, bytes);
+    };
+  };
+  const auto note = [&](size_t i, const quantizer::Error& error) {
+    report->rows[chosen[i].row].relative_error = error.relative;
+    report->rows[chosen[i].row].max_error = error.max;
+    report->rows[chosen[i].row].squares = error.reference;
+    report->rows[chosen[i].row].measured = true;
+  };
+  RETURN_IF_ERROR(quantizer::InParallel(Threads(o), plain.size(), [&](size_t at) -> absl::Status {
+    const size_t i = plain[at];
+    const std::string& name = layers[chosen[i].index].weight;
+    auto error = quantizer::QuantizeWeight(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme, true, sink_of(i));
+    if (!error.ok()) return io::Prefixed(text::StrCat("'", name, "': "), error.status());
+    note(i, *error);
+    return absl::OkStatus();
+  }));
+  std::vector<std::string> unread;
+  if (!asked.empty()) {
+    CalibrationOptions options;
+    options.threads = Threads(o);
+    ASSIGN_OR_RETURN(
+        unread, Calibrate(p, asked, o.calibration, options,
+                          [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
+                            const size_t i = calibrated.at(name);
+                            auto done =
+                                quantizer::QuantizeCalibrated(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme,
+                                                              statistics, Threads(o), true, sink_of(i));
+                            if (!done.ok()) return io::Prefixed(text::StrCat("'", name, "': "), done.status());
+                            note(i, done->error);
+                            const int64_t k = chosen[i].scheme->shape().k;
+                            const DType dtype = chosen[i].scheme->shape().dtype;
+                            if (!done->act_pre_scale.empty())
+                              forms[i].act_pre_scale =
+                                  ir::OwnedTensor(dtype, {k}, quantizer::Encode(done->act_pre_scale, dtype));
+                            if (done->act_scale) {
+                              const float zero = static_cast<float>(done->act_zero_point);
+                              forms[i].act_scale = ir::OwnedTensor(
+                                  DType::kFloat32, {1, 1}, quantizer::Encode({&*done->act_scale, 1}, DType::kFloat32));
+                              if (zero != 0)
+                                forms[i].act_zero_point =
+                                    ir::OwnedTensor(DType::kInt8, {1, 1}, quantizer::Encode({&zero, 1}, DType::kInt8));
+                            }
+                            return absl::OkStatus();
+                          }));
+  }
+  if (unread.size() == chosen.size())
+    return absl::InvalidArgumentError("no weight is quantized: the program computes none of the linear layers");
+  for (const std::string& name : unread) {
+    QuantizedRow& row = report->rows[chosen[calibrated.at(name)].row];
+    row.config.clear(), row.why = "not computed by the program: no inputs to calibrate with";
+    row.bytes_after = row.bytes_before;
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> file, scratch->Map());
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (std::find(unread.begin(), unread.end(), layers[chosen[i].index].weight) != unread.end()) continue;
+    const quantizer::Scheme& scheme = *chosen[i].scheme;
+    const quantizer::Shape& s = scheme.shape();
+    const DType dtype = scheme.parts()[0].dtype == DType::kUInt8 ? DType::kInt8 : scheme.parts()[0].dtype;
+    auto storage = std::make_shared<ir::Storage>();
+    storage->size = static_cast<uint64_t>(s.n * s.k);
+    storage->bytes = io::Bytes(io::FileRange{file, places[i], storage->size});
+    forms[i].codes = {std::move(storage), dtype, {s.n, s.k}, ir::ContiguousStrides({s.n, s.k}), 0};
+    RETURN_IF_ERROR(passes::QuantizeLinear(p, layers[chosen[i].index], forms[i]));
+  }
+  if (aten) RETURN_IF_ERROR(passes::SpellQuantizationInAten(p));
+  return report;
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,356 @@
+// Quantized tensors: the operators of torchao and of torch's pt2e as slipway.quantize and slipway.dequantize (the names
+// that recognize-quantization starts from), and those in ATen, step by step in the dtypes that quantization.h states,
+// for targets without an operator of their own.
+//
+// The arithmetic of the named operators is that of torchao 0.18 (torchao/quantization/quant_primitives.py) and torch
+// 2.13 (torch/ao/quantization/fx/_decomposed.py).
+#include "base/text.h"
+#include "passes/decompositions/util.h"
+#include "passes/quantization/quantization.h"
+
+namespace slipway::passes {
+namespace {
+
+// ---- to the one representation
+
+// A dim that is one block as -1, others as numbers.
+ir::Ints BlockSizes(Decomposer& d, const Value* x) {
+  ir::Ints out;
+  const SymInts given = d.sym_ints("block_size");
+  if (given.size() != static_cast<size_t>(x->rank())) {
+    d.Fail("block_size does not fit the tensor's rank");
+    return out;
+  }
+  for (int i = 0; i < x->rank(); ++i) {
+    const ir::Sym block = ir::ExprOf(given[i]), size = x->sizes()[i];
+    const auto known = block.constant();
+    if (known == -1 || (ProvablyEqual(block, size) && known != 1)) {
+      out.push_back(-1);
+    } else if (known && *known > 0) {
+      out.push_back(*known);
+    } else {
+      d.Unsupported("a block of a symbolic size that is not its dim's");
+    }
+  }
+  return out;
+}
+
+Value* Number(Decomposer& d, const ir::Scalar& s, DType dtype) {
+  if (s.value) return s.value->type().is_tensor() ? s.value : d.b.ScalarTensor(s.value, dtype);
+  return d.b.ScalarTensor(ir::IsFloating(dtype) ? Arg(s.d) : Arg(s.i), dtype);
+}
+// A zero point in the dtype of the integers where it is a number that fits.
+Value* ZeroPoint(Decomposer& d, DType integers) {
+  const ir::Scalar s = d.scalar("zero_point");
+  if (!s.value && s.i == 0) return nullptr;
+  const auto [low, high] = integers == DType::kUInt8 ? std::pair(0, 255) : std::pair(-128, 127);
+  const bool fits = (integers == DType::kInt8 || integers == DType::kUInt8) && s.i >= low && s.i <= high;
+  return Number(d, s, fits ? integers : DType::kInt64);
+}
+
+// The range of an integer dtype, narrowed by the arguments.
+struct Range {
+  double low = 0, high = 255;
+};
+Range QuantRange(Decomposer& d, DType t) {
+  Range r;
+  switch (t) {
+    case DType::kInt8: r = {-128, 127}; break;
+    case DType::kInt16: r = {-32768, 32767}; break;
+    case DType::kInt32: r = {-2147483648.0, 2147483647.0}; break;
+    case DType::kUInt8: break;
+    case DType::kUInt16: r = {0, 65535}; break;
+    default:
+      if (!d.has("quant_min") || !d.has("quant_max")) d.Unsupported(text::StrCat("quantization to ", ir::Name(t)));
+  }
+  for (auto [name, bound] : {std::pair("quant_min", &r.low), {"quant_max", &r.high}}) {
+    if (!d.has(name)) continue;
+    const ir::Scalar s = d.scalar(name);
+    if (!s.is_constant()) d.Unsupported(text::StrCat(name, " is not known"));
+    *bound = s.d;
+  }
+  return r;
+}
+
+void ReturnQuantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block, DType arithmetic) {
+  const DType to = d.out_type().dtype;
+  const Range r = QuantRange(d, to);
+  if (d.ok())
+    d.Return(d.b.Call("slipway.quantize.default", {d.in("input"), scale, zero, std::move(block), arithmetic, to,
+                                                   static_cast<int64_t>(r.low), static_cast<int64_t>(r.high)}));
+}
+void ReturnDequantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block, DType arithmetic) {
+  if (!d.ok()) return;
+  Dequantized q;
+  q.input = d.in("input"), q.scale = scale, q.zero_point = zero;
+  q.block_size = std::move(block);
+  q.arithmetic = arithmetic, q.dtype = d.out_type().dtype;
+  if (d.ok()) d.Return(Emit(d.b, q));
+}
+
+// The scale is a number of Python (kept as f64, so that its reciprocal is) or a tensor.
+void QuantizePerTensor(Decomposer& d) {
+  ReturnQuantized(d, Number(d, d.scalar("scale"), DType::kFloat64), ZeroPoint(d, d.out_type().dtype),
+                  ir::Ints(d.in("input")->rank(), -1), DType::kFloat32);
+}
+void DequantizePerTensor(Decomposer& d) {
+  const Value* x = d.in("input");
+  Value* scale = Number(d, d.scalar("scale"), DType::kFloat32);
+  if (d.ok()) scale = d.b.Cast(scale, DType::kFloat32);
+  ReturnDequantized(d, scale, ZeroPoint(d, x->dtype()), ir::Ints(x->rank(), -1), DType::kFloat32);
+}
+ir::Ints AlongAxis(Decomposer& d, int rank) {
+  ir::Ints block(rank, -1);
+  const int axis = d.dim("axis", rank);
+  if (axis < rank) block[axis] = 1;
+  return block;
+}
+void QuantizePerChannel(Decomposer& d) {
+  ReturnQuantized(d, d.in("scales"), d.in("zero_points"), AlongAxis(d, d.in("input")->rank()), DType::kFloat32);
+}
+void DequantizePerChannel(Decomposer& d) {
+  ReturnDequantized(d, d.in("scales"), d.opt_in("zero_points"), AlongAxis(d, d.in("input")->rank()), DType::kFloat32);
+}
+void DequantizePerChannelGroup(Decomposer& d) {
+  const Value* x = d.in("input");
+  if (x->rank() != 2) return d.Fail("a matrix is asked for");
+  ReturnDequantized(d, d.in("scales"), d.opt_in("zero_points"), {1, d.i("group_size")}, DType::kFloat32);
+}
+
+void QuantizeAffine(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("scale");
+  ReturnQuantized(d, scale, d.opt_in("zero_point"), BlockSizes(d, x), ir::PromoteTypes(x->dtype(), scale->dtype()));
+}
+void DequantizeAffine(Decomposer& d) {
+  ReturnDequantized(d, d.in("scale"), d.opt_in("zero_point"), BlockSizes(d, d.in("input")), d.out_type().dtype);
+}
+void DequantizeFloat8(Decomposer& d) {
+  Value *x = d.in("tensor"), *scale = d.in("scale");
+  Dequantized q;
+  q.input = x, q.scale = scale, q.dtype = d.out_type().dtype;
+  if (scale->rank() != x->rank()) return d.Unsupported("a scale of another rank");
+  for (int i = 0; i < x->rank(); ++i) {
+    const auto size = x->sizes()[i].constant(), scales = scale->sizes()[i].constant();
+    if (scales == 1) {
+      q.block_size.push_back(-1);
+    } else if (ProvablyEqual(x->sizes()[i], scale->sizes()[i])) {
+      q.block_size.push_back(1);
+    } else if (size && scales && *scales > 0 && *size % *scales == 0) {
+      q.block_size.push_back(*size / *scales);
+    } else {
+      return d.Unsupported("scales of a symbolic size");
+    }
+  }
+  d.Return(Emit(d.b, q));
+}
+
+// ---- to ATen
+
+// The dims of a tensor, those that are several blocks as two.
+struct Blocks {
+  SymInts sizes, scale;   // of the tensor, and of a value for each block: 1 where the block lies
+  SymInts kept;           // the number of blocks of each dim
+  std::vector<int> axes;  // where the blocks lie
+  bool split = false;
+};
+Blocks SplitBlocks(Decomposer& d, Value* x, const ir::Ints& block) {
+  Blocks b;
+  if (block.size() != static_cast<size_t>(x->rank())) {
+    d.Fail("block_size does not fit the tensor's rank");
+    return b;
+  }
+  for (int i = 0; i < x->rank(); ++i) {
+    const IntOrValue size = d.b.Size(x, i);
+    const auto known = x->sizes()[i].constant();
+    if (block[i] == -1 || (known == block[i] && block[i] != 1)) {
+      b.axes.push_back(static_cast<int>(b.sizes.size()));
+      b.sizes.push_back(size), b.scale.push_back(1), b.kept.push_back(1);
+    } else if (block[i] == 1) {
+      b.sizes.push_back(size), b.scale.push_back(size), b.kept.push_back(size);
+    } else if (block[i] < 1 || (known && *known % block[i] != 0)) {
+      d.Fail(text::StrCat("a block of ", block[i], " in a dim of ", x->sizes()[i].ToString()));
+      return b;
+    } else {
+      const IntOrValue blocks = d.b.FloorDiv(size, block[i]);
+      b.axes.push_back(static_cast<int>(b.sizes.size()) + 1);
+      b.sizes.insert(b.sizes.end(), {blocks, block[i]});
+      b.scale.insert(b.scale.end(), {blocks, 1});
+      b.kept.push_back(blocks);
+      b.split = true;
+    }
+  }
+  return b;
+}
+Value* Split(Decomposer& d, Value* x, const Blocks& b) { return b.split ? Reshape(d, x, b.sizes) : x; }
+Value* Joined(Decomposer& d, Value* y, Value* x, const Blocks& b) {
+  return b.split ? Reshape(d, y, d.b.SizesOf(x)) : y;
+}
+Value* OfBlocks(Decomposer& d, Value* v, const Blocks& b) {
+  const bool one = v->type().StaticNumel() == 1;
+  if (one && v->rank() == 0) return v;
+  return Reshape(d, v, one ? SymInts(b.scale.size(), 1) : b.scale);
+}
+
+void Quantize(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("scale"), *zero = d.opt_in("zero_point");
+  const DType arithmetic = d.dtype("arithmetic").value_or(DType::kFloat32), to = d.out_type().dtype;
+  if (!ir::IsIntegral(to)) return d.Unsupported(text::StrCat("quantization to ", ir::Name(to)));
+  const Blocks b = SplitBlocks(d, x, d.ints("block_size"));
+  if (!d.ok()) return;
+  Value* inverse = d.b.Cast(OfBlocks(d, d.Unary("reciprocal", scale), b), arithmetic);
+  Value* y = d.Unary("round", d.Mul(d.b.Cast(Split(d, x, b), arithmetic), inverse));
+  if (zero) y = d.Add(y, d.b.Cast(OfBlocks(d, zero, b), arithmetic));
+  y = d.b.Call("aten.clamp.default", {y, d.i("quant_min"), d.i("quant_max")});
+  d.Return(Joined(d, d.b.Cast(y, to), x, b));
+}
+
+void Dequantize(Decomposer& d) {
+  const auto q = ReadDequantized(d.node().output());
+  if (!q) return d.Fail("the arguments do not agree");
+  const Blocks b = SplitBlocks(d, q->input, q->block_size);
+  if (!d.ok()) return;
+  const DType wide = q->product_dtype();
+  Value* y = d.b.Cast(Split(d, q->input, b), q->arithmetic);
+  if (q->float_zero_point) {
+    if (!q->range) return d.Unsupported("a zero point of floats without a range");
+    y = d.Sub(y, static_cast<double>((q->range->first + q->range->second + 1) / 2));
+  } else if (q->zero_point) {
+    y = d.Sub(y, d.b.Cast(OfBlocks(d, q->zero_point, b), q->arithmetic));
+  }
+  Value* scale = q->scale_dtype ? d.b.Cast(q->scale, *q->scale_dtype) : q->scale;
+  y = d.Mul(d.b.Cast(y, wide), d.b.Cast(OfBlocks(d, scale, b), wide));
+  if (q->float_zero_point && q->zero_point) y = d.Add(y, d.b.Cast(OfBlocks(d, q->zero_point, b), wide));
+  d.Return(Joined(d, d.b.Cast(y, q->dtype), q->input, b));
+}
+
+void QuantizedLinear(Decomposer& d) {
+  Value *x = d.in("input"), *bias = d.opt_in("bias");
+  const auto matrix = ReadMatrix(d.node());
+  if (!matrix) return d.Fail("the arguments do not agree");
+  d.Return(d.b.Call("aten.linear.default", {x, d.b.Cast(Emit(d.b, *matrix), x->dtype()), bias}));
+}
+
+// Scales and zero points of activations, each step in their own dtype; `eps` bounds the scale from below.
+void ChooseQparams(Decomposer& d) {
+  Value* input = d.in("input");
+  const Blocks b = SplitBlocks(d, input, BlockSizes(d, input));
+  const Range r = QuantRange(d, d.dtype("target_dtype").value_or(DType::kInt8));
+  const std::string mapping = d.str("mapping_type");
+  const DType own = input->dtype();
+  const double eps = d.opt_f("eps").value_or(own == DType::kFloat16   ? 0x1p-14
+                                             : own == DType::kFloat64 ? 0x1p-1022
+                                                                      : 0x1p-126);
+  if (!d.ok()) return;
+  Value* x = Split(d, input, b);
+  auto extreme = [&](const char* op) {
+    return b.axes.empty() ? x : d.b.Call(op, {x, ir::Ints(b.axes.begin(), b.axes.end()), true});
+  };
+  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
+  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
+  Value *scale, *zero;
+  if (mapping == "ASYMMETRIC") {
+    scale = ClampMin(d, d.Div(d.Sub(most, least), r.high - r.low), eps);
+    zero = d.Rsub(d.Unary("round", d.Div(least, scale)), r.low);
+    zero = d.b.Call("aten.clamp.default", {zero, r.low, r.high});
+  } else if (mapping == "SYMMETRIC" || mapping == "SYMMETRIC_NO_CLIPPING_ERR") {
+    if (mapping == "SYMMETRIC") {
+      scale = d.Div(d.b.Call("aten.maximum.default", {d.Unary("neg", least), most}), (r.high - r.low) / 2);
+    } else {
+      Value *down = d.Div(least, r.low), *up = d.Div(most, r.high);
+      scale = d.Where(d.Cmp("gt", down, up), down, up);
+    }
+    scale = ClampMin(d, scale, eps);
+    zero = d.b.Call("aten.full_like.default",
+                    {scale, static_cast<double>(static_cast<int64_t>((r.high + r.low + 1) / 2))});
+  } else {
+    return d.Unsupported(text::StrCat("mapping type ", mapping));
+  }
+  // One size a dim, or none where a block lies.
+  SymInts sizes = b.kept;
+  if (!d.flag("keepdim")) {
+    sizes.clear();
+    for (size_t i = 0, axis = 0; i < b.scale.size(); ++i) {
+      if (axis < b.axes.size() && b.axes[axis] == static_cast<int>(i))
+        ++axis;
+      else
+        sizes.push_back(b.scale[i]);
+    }
+  }
+  d.Return({d.b.Cast(Reshape(d, scale, sizes), d.out_type(0).dtype),
+            d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
+}
+
+void QuantizeRows(Decomposer& d) {
+  Value* x = d.in("input");
+  const int64_t low = d.i("quant_min"), high = d.i("quant_max");
+  ir::Ints block(static_cast<size_t>(x->rank()), 1);
+  block.back() = -1;
+  SymInts sizes(block.begin(), block.end());
+  if (!d.ok()) return;
+  sizes.back() = d.b.Size(x, x->rank() - 1);
+  Values made =
+      d.b.CallMulti("torchao.choose_qparams_affine.default",
+                    {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, low, high, d.f("eps")},
+                    {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", DType::kInt8}, {"keepdim", true}});
+  if (!d.b.ok()) return;
+  Value* q =
+      d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, DType::kInt8, low, high});
+  d.Return({q, made[0], made[1]});
+}
+
+// One scale a column: exact sums, then the scales. Several: a product of floats, whose sums round.
+void IntegerLinear(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("input_scale"), *w = d.in("weight"), *bias = d.opt_in("bias");
+  Value *zero = d.opt_in("input_zero_point"), *w_zero = d.opt_in("zero_point");
+  const int64_t block = d.i("block_size");
+  if (!d.ok()) return;
+  Value* y;
+  if (block == -1) {
+    auto integers = [&](Value* v, Value* less) {
+      v = d.b.Cast(v, DType::kInt32);
+      return less ? d.Sub(v, d.b.Cast(less, DType::kInt32)) : v;
+    };
+    y = Matmul(d, integers(x, zero), Transpose(d, integers(w, w_zero), 0, 1));
+    y = d.Mul(d.b.Cast(y, DType::kFloat32), scale);
+    if (auto rounded = d.dtype("rounded")) y = d.b.Cast(y, *rounded);
+    y = d.Mul(y, Reshape(d, d.in("scale"), {-1}));
+    if (bias) y = d.Add(y, bias);
+  } else {
+    Value* floats = d.b.Cast(x, DType::kFloat32);
+    if (zero) floats = d.Sub(floats, d.b.Cast(zero, DType::kFloat32));
+    Dequantized m;
+    m.input = w, m.scale = d.in("scale"), m.zero_point = w_zero, m.block_size = {1, block};
+    y = d.b.Call("aten.linear.default", {d.Mul(floats, scale), Emit(d.b, m), bias});
+  }
+  d.Return(y);
+}
+
+constexpr DecomposeRow kNamed[] = {
+    {"quantized_decomposed.quantize_per_tensor.default", QuantizePerTensor, false},
+    {"quantized_decomposed.quantize_per_tensor.tensor", QuantizePerTensor, false},
+    {"quantized_decomposed.quantize_per_tensor.tensor2", QuantizePerTensor, false},
+    {"quantized_decomposed.dequantize_per_tensor.default", DequantizePerTensor, false},
+    {"quantized_decomposed.dequantize_per_tensor.tensor", DequantizePerTensor, false},
+    {"quantized_decomposed.dequantize_per_tensor.tensor2", DequantizePerTensor, false},
+    {"quantized_decomposed.quantize_per_channel.default", QuantizePerChannel, false},
+    {"quantized_decomposed.dequantize_per_channel.default", DequantizePerChannel, false},
+    {"quantized_decomposed.dequantize_per_channel_group.default", DequantizePerChannelGroup, false},
+    {"torchao.quantize_affine.default", QuantizeAffine, false},
+    {"torchao.dequantize_affine.default", DequantizeAffine, false},
+    {"torchao.dequantize_affine_float8_non_decomposed.default", DequantizeFloat8, false},
+};
+constexpr DecomposeRow kInAten[] = {
+    {"slipway.quantize.default", Quantize, false},
+    {"slipway.dequantize.default", Dequantize, false},
+    {"slipway.quantized_linear.default", QuantizedLinear, false},
+    {"slipway.integer_linear.default", IntegerLinear, false},
+    {"slipway.quantize_rows.default", QuantizeRows, false},
+    {"torchao.choose_qparams_affine.default", ChooseQparams, false},
+};
+
+}  // namespace
+
+absl::Span<const DecomposeRow> QuantizedForms() { return kNamed; }
+absl::Span<const DecomposeRow> QuantDecompositions() { return kInAten; }
+
+}  // namespace slipway::passes

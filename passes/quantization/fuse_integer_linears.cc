@@ -1,0 +1,254 @@
+// Integers of activations, in programs that quantize them while they run. torchao spells a layer of int8 activations
+// and weights as ten
+// nodes: integers of the rows and their scales, a product of integers (of unsigned ones where the processor wants them,
+// less what that adds), two scales. A target with one kernel for all of it must find them, and be sure of each:
+// everything between the product and its last scale is used once, and a correction is the one that the unsigned
+// integers ask for.
+#include <algorithm>
+#include <cstring>
+
+#include "ir/ops/args.h"
+#include "ir/storage_check.h"
+#include "passes/decompose.h"
+#include "passes/pass.h"
+#include "passes/quantization/quantization.h"
+
+namespace slipway::passes {
+namespace {
+
+using ir::Node;
+using ir::Value;
+
+// The only user of v, which is no output.
+Node* OnlyUser(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v) ? v->users()[0] : nullptr; }
+
+// ---- quantize_rows
+
+bool ByRows(const ir::Ints& block) {
+  return !block.empty() && block.back() == -1 &&
+         std::all_of(block.begin(), block.end() - 1, [](int64_t b) { return b == 1; });
+}
+// Blocks of choose_qparams_affine, which says the size of the last dim.
+bool ByRows(const ir::SymInts& block, const Value* x) {
+  if (block.empty() || block.size() != static_cast<size_t>(x->rank())) return false;
+  for (size_t i = 0; i + 1 < block.size(); ++i)
+    if (ir::ExprOf(block[i]).constant() != 1) return false;
+  const ir::Sym last = ir::ExprOf(block.back());
+  return last.constant() == -1 || ir::ProvablyEqual(last, x->sizes().back());
+}
+
+// quantize(x, choose_qparams(x)) -> quantize_rows(x)
+absl::Status FormRows(Node* quantize) {
+  ir::ArgReader a(*quantize);
+  Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
+  const ir::Ints block = a.ints("block_size");
+  const auto arithmetic = a.dtype("arithmetic"), to = a.dtype("dtype");
+  const int64_t low = a.i("quant_min"), high = a.i("quant_max");
+  if (!a.ok() || !ByRows(block) || arithmetic != ir::DType::kFloat32 || to != ir::DType::kInt8 ||
+      scale->dtype() != ir::DType::kFloat32)
+    return absl::OkStatus();
+  Node* made = scale->producer();
+  if (!Producer(scale, "torchao.choose_qparams_affine.default") || made->output(0) != scale) return absl::OkStatus();
+  ir::ArgReader q(*made);
+  const std::string mapping = q.str("mapping_type");
+  const ir::Scalar least = q.scalar("quant_min"), most = q.scalar("quant_max");
+  const bool asymmetric = mapping == "ASYMMETRIC";
+  const std::optional<double> eps = q.opt_f("eps");
+  // The zero point that is chosen, or none where it is 0.
+  const bool zeros =
+      zero ? zero == made->output(1) && zero->dtype() == ir::DType::kInt8 : !asymmetric && low == -high - 1;
+  if (q.tensor("input") != x || q.dtype("target_dtype") != ir::DType::kInt8 ||
+      (!asymmetric && mapping != "SYMMETRIC") || !zeros || !least.is_constant() || !most.is_constant() ||
+      least.d != static_cast<double>(low) || most.d != static_cast<double>(high) ||
+      !ByRows(q.sym_ints("block_size"), x) || !q.ok())
+    return absl::OkStatus();
+  const ir::DType own = x->dtype();
+  if (own != ir::DType::kFloat32 && own != ir::DType::kBFloat16 && own != ir::DType::kFloat16) return absl::OkStatus();
+
+  ir::Builder b(*quantize->graph(), made, quantize->source());
+  const double smallest = own == ir::DType::kFloat16 ? 0x1p-14 : 0x1p-126;
+  const ir::Values rows =
+      b.CallMulti("slipway.quantize_rows.default", {x, asymmetric, low, high, eps.value_or(smallest)});
+  if (!b.ok()) return b.status();
+  ir::Values params = {rows[1], rows[2]};
+  for (int i = 0; i < 2; ++i) {  // as choose_qparams_affine gives them
+    Value* old = made->output(i);
+    if (!old) continue;
+    if (old->rank() != x->rank()) params[i] = b.Call("aten.squeeze.dim", {params[i], -1});
+    params[i] = b.Cast(params[i], old->dtype());
+  }
+  if (!b.ok()) return b.status();
+  ReplaceNode(quantize, {rows[0]});
+  ReplaceNode(made, params);
+  return absl::OkStatus();
+}
+
+// ---- integer_linear
+
+// A weight as [n, k], of what stores it or its transpose.
+Value* AsRows(ir::Builder& b, Value* columns) {
+  Value* rows = TransposedSource(columns);
+  return rows ? rows : b.Call("aten.permute.default", {columns, ir::Ints{1, 0}});
+}
+
+// Whether v is `times` the sums of the columns of a stored matrix, as a constant that was folded says.
+bool IsFoldedSums(const Value* v, const Value* matrix, int64_t times) {
+  const Value* source = TransposedSource(matrix);
+  const bool transposed = source != nullptr;
+  const ir::TensorRef *sums = StoredTensor(v), *w = StoredTensor(transposed ? source : matrix);
+  if (!sums || !w || w->sizes.size() != 2 || sums->dtype != ir::DType::kInt32 || w->dtype != ir::DType::kInt8)
+    return false;
+  const int64_t rows = w->sizes[0], columns = w->sizes[1], n = transposed ? rows : columns;
+  auto given = ir::ReadDense(*sums), integers = ir::ReadDense(*w);
+  if (!given.ok() || !integers.ok() || static_cast<int64_t>(given->size()) != 4 * n) return false;
+  std::vector<int64_t> sum(static_cast<size_t>(n));
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      sum[static_cast<size_t>(transposed ? i : j)] +=
+          static_cast<int8_t>((*integers)[static_cast<size_t>(i * columns + j)]);
+  for (int64_t j = 0; j < n; ++j) {
+    int32_t value;
+    std::memcpy(&value, given->data() + 4 * j, 4);
+    if (value != times * sum[static_cast<size_t>(j)]) return false;
+  }
+  return true;
+}
+bool IsSums(const Value* v, const Value* matrix, int64_t times) {
+  const Node* mul = Producer(v, "aten.mul.Tensor");
+  if (!mul) return IsFoldedSums(v, matrix, times);
+  ir::ArgReader a(*mul);
+  const ir::Scalar by = a.scalar("other");
+  const Node* sum = Producer(a.tensor("self"), "aten.sum.dim_IntList");
+  if (!sum || !by.is_constant() || by.d != static_cast<double>(times) || v->dtype() != ir::DType::kInt32) return false;
+  ir::ArgReader s(*sum);
+  return s.tensor("self") == matrix && s.ints("dim") == ir::Ints{0} && s.b("keepdim") &&
+         s.dtype("dtype") == ir::DType::kInt32 && s.ok();
+}
+
+// The signed integers that u is, larger by 128; null for other values.
+Value* Signed(const Value* u) {
+  const Value* add = CastSource(u);
+  const Node* n = add && add->dtype() == ir::DType::kInt32 ? Producer(add, "aten.add.Tensor") : nullptr;
+  if (u->dtype() != ir::DType::kUInt8 || !n) return nullptr;
+  ir::ArgReader a(*n);
+  const ir::Scalar by = a.scalar("other"), alpha = a.scalar("alpha");
+  Value* wide = a.tensor("self");
+  Value* x =
+      a.ok() && by.is_constant() && by.d == 128 && alpha.is_constant() && alpha.d == 1 ? CastSource(wide) : nullptr;
+  return x && x->dtype() == ir::DType::kInt8 ? x : nullptr;
+}
+
+// v · factor by its only user, v of f32 on either side.
+Node* OnlyProduct(const Value* v, Value** factor) {
+  Node* user = OnlyUser(v);
+  if (!user || user->op_name() != "aten.mul.Tensor" || user->output()->dtype() != ir::DType::kFloat32) return nullptr;
+  Value *a = user->Get("self").value(), *b = user->Get("other").value();
+  *factor = a == v ? b : a;
+  return a && b && a != b ? user : nullptr;
+}
+
+// (x · qᵀ) · scale of x · scale of q, with the first product rounded or not.
+absl::Status JoinProduct(Node* mm) {
+  Value *rows = mm->Get("self").value(), *columns = mm->Get("mat2").value(), *sums = mm->output();
+  if (!IsStored(columns) || columns->dtype() != ir::DType::kInt8 || !columns->type().StaticSizes())
+    return absl::OkStatus();
+  Value* x = rows;
+  if (rows->dtype() == ir::DType::kUInt8) {
+    x = Signed(rows);
+    Node* sub = OnlyUser(sums);
+    if (!x || !sub || sub->op_name() != "aten.sub.Tensor" || sub->Get("self").value() != sums) return absl::OkStatus();
+    ir::ArgReader a(*sub);
+    const ir::Scalar alpha = a.scalar("alpha");
+    const Value* less = sub->Get("other").value();
+    if (!less || !alpha.is_constant() || alpha.d != 1 || !IsSums(less, columns, 128)) return absl::OkStatus();
+    sums = sub->output();
+  }
+  if (x->dtype() != ir::DType::kInt8) return absl::OkStatus();
+  Node* wide = OnlyUser(sums);
+  if (!wide || !wide->output() || CastSource(wide->output()) != sums || wide->output()->dtype() != ir::DType::kFloat32)
+    return absl::OkStatus();
+  Value *x_scale, *scale;
+  Node* first = OnlyProduct(wide->output(), &x_scale);
+  if (!first || x_scale->dtype() != ir::DType::kFloat32 || x_scale->rank() != 2 || !x_scale->sizes()[1].is(1))
+    return absl::OkStatus();
+  Value* y = first->output();
+  std::optional<ir::DType> rounded;
+  if (Node* cast = OnlyUser(y); cast && cast->output() && CastSource(cast->output()) == y) {
+    rounded = cast->output()->dtype();
+    y = cast->output();
+    if (rounded != ir::DType::kBFloat16) return absl::OkStatus();
+  }
+  Node* last = OnlyProduct(y, &scale);
+  const int64_t n = *columns->sizes()[1].constant();
+  if (!last || !IsStored(scale) || scale->dtype() != ir::DType::kFloat32) return absl::OkStatus();
+  // One scale a column, or one for all.
+  const auto scales = scale->type().StaticNumel();
+  if (scales != 1 && (scales != n || scale->rank() == 0 || scale->sizes().back().constant() != n))
+    return absl::OkStatus();
+
+  ir::Builder b(*mm->graph(), last, last->source());
+  Value* weight = AsRows(b, columns);
+  scale = b.Call("aten.reshape.default", {scale, ir::Ints{-1, 1}});
+  std::vector<std::pair<std::string_view, ir::Arg>> named;
+  if (rounded) named.emplace_back("rounded", *rounded);
+  Value* joined = b.Call("slipway.integer_linear.default", {x, x_scale, nullptr, weight, scale, nullptr, nullptr, -1},
+                         std::move(named));
+  if (!b.ok()) return b.status();
+  ReplaceNode(last, {joined});
+  return absl::OkStatus();
+}
+
+// linear(dequantize(x), dequantize(q)) in f32
+absl::Status JoinLinear(Node* linear) {
+  const auto x = ReadDequantized(linear->Get("input").value());
+  const auto m = ReadMatrix(*linear);
+  constexpr ir::DType kF32 = ir::DType::kFloat32;
+  auto plain = [&](const Dequantized& d) {
+    return d.arithmetic == kF32 && d.dtype == kF32 && d.scale->dtype() == kF32 && !d.scale_dtype && !d.float_zero_point;
+  };
+  if (!x || !m || !plain(*x) || !plain(*m) || x->input->dtype() != ir::DType::kInt8 || x->input->rank() == 0)
+    return absl::OkStatus();
+  if (m->zero_point && m->zero_point->dtype() != m->input->dtype()) return absl::OkStatus();
+  if (x->zero_point && x->zero_point->dtype() != ir::DType::kInt8) return absl::OkStatus();
+  if (m->input->dtype() != ir::DType::kInt8 && m->input->dtype() != ir::DType::kUInt8) return absl::OkStatus();
+  ir::ArgReader a(*linear);
+  const int64_t block = a.i("block_size");
+  Value* bias = a.opt_tensor("bias");
+  const auto k = m->input->sizes().back().constant();
+  if (!a.ok() || !k || (block != -1 && block != *k && (block % 8 != 0 || block < 1)) || (bias && bias->dtype() != kF32))
+    return absl::OkStatus();
+  const bool one = x->scale->type().StaticNumel() == 1 && (!x->zero_point || x->zero_point->type().StaticNumel() == 1);
+  if (!one && !ByRows(x->block_size)) return absl::OkStatus();
+
+  ir::Builder b(*linear->graph(), linear, linear->source());
+  ir::SymInts rows(static_cast<size_t>(x->input->rank()), 1);
+  if (!one)
+    for (int d = 0; d + 1 < x->input->rank(); ++d) rows[static_cast<size_t>(d)] = b.Size(x->input, d);
+  auto by_rows = [&](Value* v) -> Value* { return v ? b.Call("aten.reshape.default", {v, rows}) : nullptr; };
+  Value* y = b.Call("slipway.integer_linear.default", {x->input, by_rows(x->scale), by_rows(x->zero_point), m->input,
+                                                       m->scale, m->zero_point, bias, block == *k ? -1 : block});
+  if (!b.ok()) return b.status();
+  ReplaceNode(linear, {y});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FormIntegerLinears(ir::Program& p) {
+  std::vector<Node*> quantizations, products, linears;
+  for (Node* n : *p.graph) {
+    const std::string_view op = n->op_name();
+    if (op == "slipway.quantize.default") quantizations.push_back(n);
+    if (op == "aten._int_mm.default") products.push_back(n);
+    if (op == "slipway.quantized_linear.default") linears.push_back(n);
+  }
+  for (Node* n : linears)
+    if (absl::Status s = JoinLinear(n); !s.ok()) return s;
+  for (Node* n : products)
+    if (absl::Status s = JoinProduct(n); !s.ok()) return s;
+  for (Node* n : quantizations)
+    if (absl::Status s = FormRows(n); !s.ok()) return s;
+  return quantizations.empty() && products.empty() && linears.empty() ? absl::OkStatus() : EliminateDeadCode(p);
+}
+
+}  // namespace slipway::passes

@@ -1,0 +1,113 @@
+// Products whose matrix is a stored, dequantized one become slipway.quantized_linear, with weights as [columns, rows]:
+// the form that targets with an operator for both lower; for others legalize takes it apart again. Where something else
+// needs the floats of a matrix, too, its products stay as they are.
+#include "ir/ops/args.h"
+#include "passes/decompose.h"
+#include "passes/pass.h"
+#include "passes/quantization/quantization.h"
+
+namespace slipway::passes {
+namespace {
+
+using ir::Node;
+using ir::Value;
+
+// A product with a matrix of quantized weights.
+struct Product {
+  Node* node = nullptr;
+  Value *x = nullptr, *bias = nullptr;
+  Dequantized matrix;
+  bool transposed = false;  // the matrix is [columns, rows] already
+};
+
+std::optional<Product> Read(Node* n) {
+  const std::string_view name = MatrixOf(*n);
+  if (name.empty()) return std::nullopt;
+  Value* w = n->Get(name).value();
+  ir::ArgReader a(*n);
+  Product p;
+  p.node = n;
+  p.transposed = n->op_name() == "aten.linear.default";
+  p.x = a.tensor(p.transposed ? "input" : n->op_name() == "aten.addmm.default" ? "mat1" : "self");
+  if (p.transposed) p.bias = a.opt_tensor("bias");
+  if (n->op_name() == "aten.addmm.default") {
+    p.bias = a.tensor("self");
+    const ir::Scalar alpha = a.scalar("alpha"), beta = a.scalar("beta");
+    if (!alpha.is_constant() || !beta.is_constant() || alpha.d != 1 || beta.d != 1) return std::nullopt;
+  }
+  if (!a.ok() || p.x->rank() == 0 || !ir::IsFloating(p.x->dtype())) return std::nullopt;
+  if (Value* source = TransposedSource(w)) {
+    w = source;
+    p.transposed = !p.transposed;
+  }
+  auto d = ReadDequantized(w);
+  if (!d || !IsStored(d->input) || !IsStored(d->scale) || (d->zero_point && !IsStored(d->zero_point)) ||
+      d->dtype != p.x->dtype() || !w->type().StaticSizes())
+    return std::nullopt;
+  p.matrix = *std::move(d);
+  // A bias of the columns: one row of it.
+  const auto columns = w->sizes()[p.transposed ? 0 : 1].constant();
+  if (p.bias && (p.bias->rank() != 1 || p.bias->sizes()[0].constant() != columns)) return std::nullopt;
+  // One scale, or one for each column, or for groups of a column.
+  const int64_t across = p.matrix.block_size[p.transposed ? 0 : 1];
+  if (across != -1 && across != 1) return std::nullopt;
+  return p;
+}
+
+// Whether only such products use the value, at the place of their matrix.
+bool IsOnlyMatrix(const Value* v) {
+  if (v->graph()->IsOutput(v)) return false;
+  for (Node* user : v->users()) {
+    const bool turned = user->output() && ReadPermutation(user->output()).source == v;
+    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixOf(*user)).value() != v) return false;
+  }
+  return true;
+}
+
+absl::Status Form(const Product& p) {
+  ir::Graph& g = *p.node->graph();
+  ir::Builder b(g, p.node, p.node->source());
+  const Dequantized& m = p.matrix;
+  auto turned = [&](Value* v) { return p.transposed ? v : b.Call("aten.permute.default", {v, ir::Ints{1, 0}}); };
+  // Sizes of a matrix with an element a block.
+  ir::Ints counts;
+  for (int d = 0; d < 2; ++d)
+    counts.push_back(m.block_size[d] == -1 ? 1 : *m.input->sizes()[d].constant() / m.block_size[d]);
+  auto of_blocks = [&](Value* v) -> Value* {
+    if (!v) return nullptr;
+    const ir::Ints sizes = v->type().StaticNumel() == 1 ? ir::Ints{1, 1} : counts;
+    if (v->type().StaticSizes() != sizes) v = b.Call("aten.reshape.default", {v, sizes});
+    if (sizes != counts) v = b.Call("aten.expand.default", {v, counts});
+    return turned(v);
+  };
+  // A zero point that is stored and 0 everywhere subtracts nothing; torchao stores these for symmetric weights, too.
+  const bool shifted =
+      m.zero_point && (m.float_zero_point || StoredRange(m.zero_point) != std::pair<int64_t, int64_t>(0, 0));
+  std::vector<std::pair<std::string_view, ir::Arg>> named;
+  if (m.scale_dtype) named.emplace_back("scale_dtype", *m.scale_dtype);
+  if (m.range) named.insert(named.end(), {{"quant_min", m.range->first}, {"quant_max", m.range->second}});
+  if (m.float_zero_point) named.emplace_back("zero_point_domain", "float");
+  Value* y = b.Call("slipway.quantized_linear.default",
+                    {p.x, turned(m.input), of_blocks(m.scale), shifted ? of_blocks(m.zero_point) : nullptr, p.bias,
+                     m.block_size[p.transposed ? 1 : 0], m.arithmetic, m.dtype},
+                    std::move(named));
+  if (!b.ok()) return b.status();
+  ReplaceNode(p.node, {y});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FormQuantizedLinears(ir::Program& p) {
+  std::vector<Node*> products;
+  for (Node* n : *p.graph) {
+    if (!Read(n)) continue;
+    const Value* w = n->Get(MatrixOf(*n)).value();
+    if (IsOnlyMatrix(ReadDequantized(w) ? w : ReadPermutation(w).source)) products.push_back(n);
+  }
+  for (Node* n : products)  // read again: its operands may have been replaced
+    if (absl::Status s = Form(*Read(n)); !s.ok()) return s;
+  return EliminateDeadCode(p);
+}
+
+}  // namespace slipway::passes

@@ -1,0 +1,40 @@
+"""Files of code over 600 lines: file and lines; exits 1 if there are any. A file that has one reason to be long gives
+it in its first comment, in a sentence that begins with "Long because". Tests against torch (tests/interop) have no
+limit. kernels/ and planner/ are not divided yet.
+"""
+
+import itertools
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LINES = 600
+CODE = ("*.cc", "*.h", "*.py", ":!tests/interop", ":!kernels", ":!planner")
+REASON = "Long because"
+
+
+def first_comment(lines):
+    """The comment, or the docstring, that a file begins with, on one line."""
+    lines = itertools.dropwhile(lambda line: line.startswith("#!") or not line.strip(), lines)
+    text = "\n".join(lines)
+    if found := re.match(r'"""(.*?)"""', text, re.S):
+        return " ".join(found[1].split())
+    taken = itertools.takewhile(lambda line: line.startswith(("//", "#")), text.splitlines())
+    return " ".join(line.lstrip("/# ") for line in taken)
+
+
+def main():
+    files = subprocess.run(["git", "ls-files", "-z", *CODE], cwd=ROOT, check=True, capture_output=True, text=True)
+    found = False
+    for name in files.stdout.split("\0")[:-1]:
+        lines = (ROOT / name).read_text().splitlines()
+        if len(lines) > LINES and REASON not in first_comment(lines):
+            print(f"{name}: {len(lines)} lines")
+            found = True
+    sys.exit(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+# The preset asan: all rooms with AddressSanitizer and UndefinedBehaviorSanitizer; the program runs.
+source "$ROOT/tests/builds/lib.bash"
+compiles asan slipway capi_walk
+for kind in onnx pt2 so; do
+  "$ROOT/build/presets/asan/slipway" convert "$ROOT/tests/golden/fuse_conv.sw" --program all -o m.$kind
+done
