@@ -63,7 +63,7 @@ int Run(int argc, char** argv) {
     if (s.observes()) {
       s.Observe(w.data(), 0, half);
       s.Observe(w.data() + half * k, half, n - half);
-      s.SetSymbol();
+      s.Settle();
     }
     std::vector<int8_t> codes(static_cast<size_t>(n * k));
     std::vector<float> numbers(codes.size());

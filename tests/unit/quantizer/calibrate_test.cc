@@ -32,7 +32,7 @@ std::unique_ptr<LayerStatistics> Collected(const Config& c, int64_t k, const std
   const int64_t rows = static_cast<int64_t>(x.size()) / k;
   for (int64_t r = 0; r < rows; r += at_once)
     EXPECT_TRUE(s->Add(x.data() + r * k, std::min(at_once, rows - r), workers).ok());
-  EXPECT_TRUE(s->SetSymbol(workers).ok());
+  EXPECT_TRUE(s->Settle(workers).ok());
   return s;
 }
 
@@ -199,7 +199,7 @@ TEST(Calibrate, Refusals) {
     // not settled
     EXPECT_EQ(Parts(Tensor(4, k, w), c, *s, 1).status().code(), absl::StatusCode::kInvalidArgument) << name;
     // nothing came
-    EXPECT_EQ(s->SetSymbol().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(s->Settle().code(), absl::StatusCode::kInvalidArgument) << name;
     std::vector<float> bad = x;
     bad[40] = std::nanf("");
     EXPECT_EQ(s->Add(bad.data(), 10).code(), absl::StatusCode::kInvalidArgument) << name;
