@@ -30,6 +30,8 @@ NO_WORDS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 WORD = re.compile(r"[A-Za-z_]\w*")
 MACRO = re.compile(r"^#define (\w+)")
 QUALIFIED = re.compile(r"(?:\.|->|::)(\w+)")
+UNNAMED = re.compile(r"^(?:static |constexpr |constinit |const )*(?:struct|union|enum) \{")
+AFTER_UNNAMED = re.compile(r"^\} (\w+)(?:\[[^\]]*\])*\s*[={;]")
 NO_NAME = (
     "#",
     "//",
@@ -63,7 +65,9 @@ def own_names(text):
 
 def declared(line):
     """The name that a line at the beginning of a declaration declares; None for other lines."""
-    if not line or line.startswith(NO_NAME) or TAKEN.match(line):
+    if found := AFTER_UNNAMED.match(line):
+        return found[1]
+    if not line or line.startswith(NO_NAME) or TAKEN.match(line) or UNNAMED.match(line):
         return None
     if found := NAMED.match(line):
         return found[1]
