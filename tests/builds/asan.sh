@@ -2,5 +2,5 @@
 source "$ROOT/tests/builds/lib.bash"
 compiles asan slipway capi_walk
 for kind in onnx pt2 so; do
-  "$ROOT/build/presets/asan/slipway" convert "$ROOT/tests/golden/fuse_conv.sw" --program all -o m.$kind
+  "$ROOT/build/presets/asan/slipway" convert "$ROOT/tests/golden/recognize_norms.sw" -o m.$kind
 done
