@@ -4,12 +4,11 @@ limit. kernels/ and planner/ are not divided yet.
 """
 
 import itertools
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import tracked_lines
+
 LINES = 600
 CODE = ("*.cc", "*.h", "*.py", ":!tests/interop", ":!kernels", ":!planner")
 REASON = "Long because"
@@ -26,10 +25,8 @@ def first_comment(lines):
 
 
 def main():
-    files = subprocess.run(["git", "ls-files", "-z", *CODE], cwd=ROOT, check=True, capture_output=True, text=True)
     found = False
-    for name in files.stdout.split("\0")[:-1]:
-        lines = (ROOT / name).read_text().splitlines()
+    for name, lines in tracked_lines(*CODE):
         if len(lines) > LINES and REASON not in first_comment(lines):
             print(f"{name}: {len(lines)} lines")
             found = True

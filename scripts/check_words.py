@@ -4,12 +4,11 @@
 check_words.py        # lists FILE:LINE: WORD; exits 1 where there is one
 """
 
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tracked import ROOT, tracked_lines
+
 ROOMS = ("kernels/", "planner/", "passes/")
 SOURCES = (".cc", ".h")
 
@@ -29,12 +28,11 @@ def main():
     # As whole words, or as the beginning of a longer name in capitals.
     words = "|".join(sorted(former_words()))
     pattern = re.compile(rf"(?<![A-Za-z0-9_])({words})(?=[A-Z]|[^A-Za-z0-9_]|$)")
-    listed = subprocess.run(["git", "ls-files", *ROOMS], cwd=ROOT, check=True, capture_output=True, text=True)
     found = 0
-    for name in listed.stdout.splitlines():
+    for name, lines in tracked_lines(*ROOMS):
         if not name.endswith(SOURCES):
             continue
-        for number, line in enumerate((ROOT / name).read_text(encoding="utf8").splitlines(), 1):
+        for number, line in enumerate(lines, 1):
             for word in pattern.findall(line):
                 print(f"{name}:{number}: {word}")
                 found += 1
