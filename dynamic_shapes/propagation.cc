@@ -202,6 +202,8 @@ bool Propagation::MatchView(Node& n) {
   return true;
 }
 
+// Explains the sizes of a view by those of its operand, with the first example that leaves one explanation; then takes
+// over the sizes that are explained and remembers those that stay open. False where nothing could be told yet.
 bool Propagation::SolveViewOf(Node& n, const Viewed& viewed, absl::Span<const int> unknown) {
   std::vector<int64_t> to;
   const ir::Arg& sizes = n.Get(viewed.arg);

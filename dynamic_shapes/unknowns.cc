@@ -405,6 +405,8 @@ Sym Unknowns::At(Sym s, const Trial& trial) {
   });
 }
 
+// Three steps that share the free dimensions and their ranges: candidates in which conditions hold, by fixed ways, by
+// chance and one dimension at a time; of these the ones that change most; then the dimensions that are stuck.
 std::vector<Unknowns::Trial> Unknowns::Trials(std::vector<int>* stuck) {
   std::vector<int> free;
   std::vector<ir::SymRange> ranges(dimensions_);  // as they would be

@@ -89,6 +89,7 @@ void Keep(const char* data, size_t size, size_t most, bool end, std::string* out
 
 }  // namespace
 
+// One loop over poll(): input is fed, outputs are taken and the end is noticed at once, or a full pipe would stop both.
 absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv, const SubprocessOptions& o) {
   auto program = Find(argv.at(0));
   if (!program.ok()) return program.status();

@@ -134,6 +134,7 @@ std::span<const Kernel> IntegerKernels();  // … of which both are
 std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> GroupNormKernels();
+std::span<const Kernel> BatchNormKernels();
 std::span<const Kernel> ConvKernels();
 std::span<const Kernel> RecurrentKernels();
 std::span<const Kernel> PoolKernels();

@@ -48,50 +48,12 @@ using ir::InputSpec;
 using ir::Node;
 using ir::OutputSpec;
 
-template <size_t n>
-bool Among(const std::string_view (&sorted)[n], std::string_view name) {
-  return std::binary_search(std::begin(sorted), std::end(sorted), name);
-}
-
-// Sums over many elements and their kin, by an operator's base name. Results as large as the operands: rounded at once.
-// So are all that autocast computes in f32 (grid_sampler: positions in an image, which halves cannot tell apart), but
-// for those among kSums.
-// clang-format off
-constexpr std::string_view kRounded[] = {
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm", "_log_softmax",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_safe_softmax", "_softmax",
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "cudnn_batch_norm", "cumprod", "cumsum", "det",
-    "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax", "logcumsumexp", "matrix_exp",
-    "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm", "rms_norm", "slogdet",
-    "softmax",
-    "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
-// clang-format on
-// clang-format off
-constexpr std::string_view kSums[] = {
-    "_cdist_forward", "_euclidean_dist", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
-    "_histogramdd_from_bin_tensors", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity",
-    "cross_entropy_loss",
-    "ctc_loss", "dist", "erfinv", "exp", "exp2", "expm1", "frobenius_norm", "gaussian_nll_loss", "hinge_embedding_loss",
-    "histc", "histogram", "histogramdd", "huber_loss", "index_add", "kl_div", "l1_loss", "linalg_norm",
-    "linalg_vector_norm",
-    "log", "log10", "log1p", "log2", "logdet", "logsumexp", "margin_ranking_loss", "mean", "mse_loss",
-    "multi_margin_loss",
-    "multilabel_margin_loss", "nanmean", "nansum", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss_nd", "norm",
-    "pairwise_distance", "pdist", "poisson_nll_loss", "pow", "prod", "quantile", "reciprocal", "rsqrt", "scatter_add",
-    "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss", "soft_margin_loss", "softplus", "square", "std",
-    "std_mean",
-    "sum", "tan", "trace", "triplet_margin_loss", "var", "var_mean"};
-// clang-format on
-
-static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) &&
-              std::is_sorted(std::begin(kSums), std::end(kSums)));
-
 bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || op.traits.product; }
+bool IsSum(const ir::OpDef& op) { return op.traits.narrow == ir::NarrowClass::kSum; }
+// grid_sampler is among autocast(float32): positions in an image, which halves cannot tell apart.
 bool IsRounded(const ir::OpDef& op) {
-  return !Among(kSums, op.base) && (op.traits.autocast == ir::AutocastClass::kFloat32 || Among(kRounded, op.base) ||
-                                    op.base.starts_with("linalg_"));
+  return !IsSum(op) &&
+         (op.traits.autocast == ir::AutocastClass::kFloat32 || op.traits.narrow == ir::NarrowClass::kRounded);
 }
 bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::kNone || op.is_view(); }
 bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
@@ -319,7 +281,7 @@ class Narrowing {
       derived &= is_derived;
       sums &= is_derived || f.place == Place::kSum;
     }
-    const bool only_derived = values > 0 && derived && !parameter, sum = Among(kSums, op.base);
+    const bool only_derived = values > 0 && derived && !parameter, sum = IsSum(op);
     const Place same = integer && !op.traits.bounded ? Place::kInteger : Place::kDerived;
     if (IsProduct(op)) return only_derived ? std::optional(same) : std::nullopt;
     if (IsRounded(op)) return only_derived ? same : Place::kHalf;

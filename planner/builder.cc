@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 
@@ -104,6 +104,7 @@ int PlanBuilder::Expr(Dim e) {
   return i;
 }
 
+// A table: one case a kind of expression, over what its operands compile to. *real: whether the result is one.
 int PlanBuilder::Compile(Dim e, bool* real) {
   if (const auto c = e.constant()) {
     *real = false;

@@ -31,13 +31,7 @@ bool IsImage(const ir::Value* v) {
 // Whether the outputs have the layout of the operands.
 bool PropagatesLayout(const ir::Node& n) {
   if (n.op().traits.elementwise) return true;
-  const std::string_view name = n.op().base;
-  if (PadsByConstant(n)) return true;
-  for (std::string_view carrier :
-       {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow",
-        "dropout", "_native_batch_norm_legit_no_training", "group_norm", "native_group_norm", "instance_norm"})
-    if (name == carrier) return true;
-  return name.find("upsample_") != std::string_view::npos;
+  return n.op().traits.propagates_layout || PadsByConstant(n);
 }
 bool IsConvolution(const ir::Node& n) {
   const std::string_view name = n.op().base;

@@ -19,7 +19,7 @@
 #include "planner/bind.h"
 #include "planner/choose_layouts.h"
 #include "planner/fuse.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 #include "planner/runner.h"
 
 namespace slipway::planner {

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "base/text.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 

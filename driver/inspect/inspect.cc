@@ -22,7 +22,7 @@
 #include "kernels/isa/int8_gemm.h"
 #include "onnx_model/onnx_graph.h"
 #include "planner/planner.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::driver {
 

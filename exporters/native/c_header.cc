@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "planner/planner.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::exporters {
 namespace {

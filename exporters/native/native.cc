@@ -19,7 +19,7 @@
 #include "io/zip_writer.h"
 #include "kernels/executor/plan_file.h"
 #include "plan_generated.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::exporters {
 namespace {
@@ -236,6 +236,7 @@ class Library {
     return static_cast<uint64_t>(Reach(t));
   }
 
+  // The plan as a FlatBuffer of schemas/plan.fbs, table by table.
   std::string MakePlanFile() {
     flatbuffers::FlatBufferBuilder b(1 << 16);
     auto strings = [&](const std::vector<std::string>& list) { return b.CreateVectorOfStrings(list); };

@@ -235,7 +235,7 @@ void UnpickleMachine::Load(uint64_t index) {
   Push(found->second);
 }
 
-// Carries out one opcode; true for STOP.
+// Carries out one opcode; true for STOP. A table: one case an opcode.
 bool UnpickleMachine::Step(uint8_t op) {
   switch (op) {
     case 0x80: {  // PROTO

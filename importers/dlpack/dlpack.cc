@@ -23,6 +23,7 @@ constexpr uint64_t kSubbytePadded = uint64_t{1} << 2;
 
 bool IsHostMemory(DLDeviceType type) { return type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost; }
 
+// Half of it checks: a producer may hand over anything that the protocol can say.
 absl::StatusOr<ir::TensorRef> View(const DLTensor& t, uint64_t flags, std::shared_ptr<void> owner) {
   if (!IsHostMemory(t.device.device_type))
     return absl::UnimplementedError(text::StrCat("a tensor on a device of DLPack's kind ",

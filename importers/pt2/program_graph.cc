@@ -95,6 +95,7 @@ absl::StatusOr<ir::IntOrValue> ProgramReader::UseSymInt(const Scope& s, const Js
   return ir::IntOrValue(v);
 }
 
+// A table: one case a tag of the schema's union Argument.
 absl::StatusOr<Arg> ProgramReader::ReadArg(const Scope& s, const Json& j) {
   ASSIGN_OR_RETURN(Union u, AsUnion(j));
   const Json& v = *u.value;

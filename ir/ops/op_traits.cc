@@ -27,6 +27,7 @@ constexpr Word<bool OpTraits::*> kFlags[] = {
     {"fill", &OpTraits::fill},
     {"bounded", &OpTraits::bounded},
     {"clamp", &OpTraits::clamp},
+    {"propagates-layout", &OpTraits::propagates_layout},
 };
 constexpr Word<std::string_view OpTraits::*> kArguments[] = {
     {"cast", &OpTraits::cast},
@@ -39,6 +40,9 @@ constexpr Word<AutocastClass> kAutocast[] = {
     {"float32", AutocastClass::kFloat32},
     {"widest", AutocastClass::kWidest},
 };
+constexpr Word<NarrowClass> kNarrow[] = {{"rounded", NarrowClass::kRounded}, {"sum", NarrowClass::kSum}};
+constexpr Word<ComplexClass> kComplex[] = {{"parts", ComplexClass::kParts},
+                                           {"decomposition", ComplexClass::kDecomposition}};
 constexpr Word<ViewCondition> kConditions[] = {
     {"if-viewable", ViewCondition::kIfViewable},
     {"if-contiguous", ViewCondition::kIfContiguous},
@@ -105,6 +109,8 @@ bool Parse(std::string_view trait, OpTraits& t) {
   }
   if (in.size() != 1) return word == "none" && in.empty();
   if (word == "autocast") return Set(kAutocast, in[0], &t.autocast);
+  if (word == "narrow") return Set(kNarrow, in[0], &t.narrow);
+  if (word == "complex") return Set(kComplex, in[0], &t.complex);
   if (word == "inverse") return Set(kInverses, in[0], &t.inverse);
   return word == "body" && text::ParseNumber(in[0], &t.body) && t.body >= 0;
 }

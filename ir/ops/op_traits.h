@@ -13,6 +13,10 @@ namespace slipway::ir {
 class Node;
 
 enum class AutocastClass : uint8_t { kNone, kLower, kFloat32, kWidest };
+// How a result of 16-bit floats is computed: passes/narrow_floats.cc.
+enum class NarrowClass : uint8_t { kNone, kRounded, kSum };
+// How complex operands become real ones: passes/complex.
+enum class ComplexClass : uint8_t { kNone, kParts, kDecomposition };
 enum class ViewCondition : uint8_t {
   kNone,
   kAlways,
@@ -52,6 +56,7 @@ struct OpTraits {
   bool misdeclared = false;
   bool random = false;  // without a Generator argument
   bool in_place_view = false;
+  bool propagates_layout = false;
   bool product = false, fill = false, bounded = false, clamp = false;
   std::string_view random_probability, random_training;
   std::string_view identity, identity_when_idle, cast;
@@ -61,6 +66,8 @@ struct OpTraits {
   ViewCondition view = ViewCondition::kNone;
   ViewInverse inverse = ViewInverse::kNone;
   AutocastClass autocast = AutocastClass::kNone;
+  NarrowClass narrow = NarrowClass::kNone;
+  ComplexClass complex = ComplexClass::kNone;
   int body = -1;  // the position of the graph that only has a mode set around it
 };
 

@@ -37,6 +37,7 @@ class TransposedNhwc {
            static_cast<__int128>(height_ * width_) * PanelsPerElement(outs_) * channels_ * kPanel <= kMaxPackedFloats;
   }
 
+  // Chooses the blocks, then computes them. In one piece: all blocks follow from the same dozen sizes.
   void Run(const Epilogue& e, const Workers* workers, Scratch& scratch) {
     const int64_t batch = out_.sizes[0], across = Ceil(to_x_, by_x_), phases = std::min(by_x_, to_x_);
     const double weights_size = static_cast<double>(channels_ * outs_ * height_ * width_);

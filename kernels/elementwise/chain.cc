@@ -290,6 +290,8 @@ const char* Chain::Make(const Call& c) {
   return nullptr;
 }
 
+// Tiles [first, last): for each, loads and operators in the order of code_, then the stores. One loop nest, whose state
+// (addresses, what was loaded already) moves from tile to tile.
 const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
   // Where tile `first` is.
   int64_t column_tile = first % column_tiles_, row_tile = first / column_tiles_ % row_tiles_;

@@ -31,6 +31,7 @@ bool IsDType(DType t) { return static_cast<int>(t) < kDTypes; }
 
 }  // namespace
 
+// Every number of a plan that the executor uses as an index or a count, table by table; empty where all are valid.
 std::string Executable::Validate() {
   const Plan& p = plan_;
   constexpr size_t kLimit = size_t{1} << 28;

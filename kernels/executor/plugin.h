@@ -1,5 +1,5 @@
 // Kernels from shared libraries of the user's (include/slipway/slipway_kernel.h), as rows like those of the registry.
-// Their arguments travel as numbers of a step, which the planner writes (planner/plan_custom.cc).
+// Their arguments travel as numbers of a step, which the planner writes (planner/lowering/plugin.cc).
 #ifndef SLIPWAY_KERNELS_EXECUTOR_PLUGIN_H_
 #define SLIPWAY_KERNELS_EXECUTOR_PLUGIN_H_
 

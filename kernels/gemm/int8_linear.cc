@@ -33,6 +33,7 @@ void TakeRows(const Tensor& t, To* to) {
   for (Positions<1> at(t, {&t}); at; at.Next()) *to++ = static_cast<To>(*reinterpret_cast<const From*>(at[0]));
 }
 
+// Half of it checks: operands come from a file. Then the quantized input is packed and multiplied by blocks of rows.
 const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   constexpr const char* kMalformed = "the operands do not agree";
   const bool shifted = (a.parts & kIntegerZero) != 0, asymmetric = (a.parts & kIntegerInputZero) != 0,

@@ -191,6 +191,7 @@ void GemmByNhwcTiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_
   NhwcIgemm(b);
 }
 
+// Blocks of columns, of k and of rows, cache-resident from the outside in: one loop nest.
 void BlockGemm(const GemmParams& g, const float* row_bias, float* scratch) {
   // Blocks of about equal size, of whole unrolled steps and whole tiles. The tiles of conv_nhwc.inc.h are taller than
   // these, or prefetch more evenly.

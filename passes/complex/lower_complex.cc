@@ -25,50 +25,6 @@ using ir::Values;
 
 namespace {
 
-// clang-format on
-
-// Operators that run on each part as they are: they move elements, or are linear with real coefficients. Sorted.
-// clang-format off
-constexpr std::string_view kByParts[] = {
-    "alias", "as_strided", "as_strided_scatter", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag",
-    "broadcast_tensors",
-    "broadcast_to", "cat", "chunk", "clone", "column_stack", "concat", "concatenate", "contiguous", "cumsum",
-    "cumulative_trapezoid", "detach", "diag", "diag_embed", "diagonal", "diagonal_scatter", "diff", "dsplit", "dstack",
-    "expand",
-    "expand_as", "expand_copy", "fft_fftshift", "fft_ifftshift", "flatten", "flip", "fliplr", "flipud", "gather",
-    "hsplit",
-    "hstack", "index", "index_add", "index_copy", "index_put", "index_select", "lift_fresh_copy", "mT",
-    "masked_scatter",
-    "masked_select", "mean", "meshgrid", "movedim", "nan_to_num", "narrow", "narrow_copy", "neg", "numpy_T", "permute",
-    "permute_copy", "positive", "ravel", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "rot90",
-    "scatter.src",
-    "scatter_add", "select", "select_copy", "select_scatter", "slice", "slice_copy", "slice_scatter", "split",
-    "split_with_sizes",
-    "squeeze", "squeeze_copy", "stack", "sum", "sum_to_size", "swapaxes", "swapdims", "t", "t_copy", "take",
-    "take_along_dim",
-    "tensor_split", "tile", "trace", "transpose", "transpose_copy", "trapezoid", "tril", "triu", "unbind", "unflatten",
-    "unfold",
-    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "view", "view_as",
-    "view_copy",
-    "vsplit", "vstack",
-};
-
-// clang-format on
-bool RunsByParts(const ir::OpDef& op) {
-  auto has = [](std::string_view name) { return std::binary_search(std::begin(kByParts), std::end(kByParts), name); };
-  return op.ns == "aten" && (has(op.base) || has(text::StrCat(op.base, ".", op.overload)));
-}
-
-// Operators whose decompositions hold for complex numbers, too. Sorted.
-// clang-format off
-constexpr std::string_view kByDecomposition[] = {
-    "addbmm", "bilinear", "cartesian_prod", "chain_matmul", "combinations", "cross", "einsum", "gradient", "l1_loss",
-    "linalg_cross",
-    "linalg_matrix_power", "linalg_multi_dot", "linalg_vander", "matrix_power", "tensordot", "vander",
-};
-
-// clang-format on
-
 const ComplexRule* FindRule(absl::Span<const ComplexRule> rules, const ir::OpDef& op) {
   const std::string base = text::StrCat(op.ns, ".", op.base);
   for (const ComplexRule& r : rules)
@@ -117,9 +73,7 @@ class Lowering {
 
   // A product of two is bilinear as it stands; others fall apart into such.
   static const DecomposeRow* DecompositionOf(const Node& n) {
-    if (n.op().ns != "aten" ||
-        !std::binary_search(std::begin(kByDecomposition), std::end(kByDecomposition), n.op().base))
-      return nullptr;
+    if (n.op().ns != "aten" || n.op().traits.complex != ir::ComplexClass::kDecomposition) return nullptr;
     if (n.op().base == "einsum")
       if (const Values* operands = n.Get("tensors").get<Values>(); operands && operands->size() == 2) return nullptr;
     return FindDecomposition(n.op_name());
@@ -145,7 +99,7 @@ class Lowering {
       if (absl::Status s = ir::RunRule(*n, [&] { rule->fn(c); }); !s.ok()) return s;
       if (!c.ok()) return c.status();
       if (!b.ok()) return b.status();
-    } else if (RunsByParts(n->op())) {
+    } else if (n->op().traits.complex == ir::ComplexClass::kParts) {
       if (absl::Status s = ByParts(n); !s.ok()) return s;
     } else if (std::none_of(n->outputs().begin(), n->outputs().end(), [](Value* v) { return v && IsComplex(v); }) &&
                OnlySizes(*n)) {

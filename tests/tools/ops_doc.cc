@@ -15,7 +15,7 @@
 #include "ir/ops/op_table.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "ir/text.h"
 #include "kernels/registry.h"
 #include "passes/pass.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 namespace {

@@ -1,7 +1,7 @@
 // torchvision's operators: boxes, regions of interest, deformable convolutions.
 #include "base/text.h"
 #include "ir/ops/op_table.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 namespace {

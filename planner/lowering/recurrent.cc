@@ -1,7 +1,7 @@
 // Layers of recurrent cells over whole sequences, in f32: for each layer and direction one product for the inputs of
 // all times and one kernel for the steps. Other dtypes and projections are decomposed.
 #include "base/text.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 namespace {

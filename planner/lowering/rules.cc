@@ -1,5 +1,5 @@
 // The vocabulary of the planner's tables: views, buffers, calls.
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -464,9 +464,9 @@ void PlanContext::PublishSize(size_t i, int dim, const Operand& x) {
 const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
-    for (auto table :
-         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(),
-          ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans(), RandomPlans(), DetectionPlans()}) {
+    for (auto table : {ElementwisePlans(), ViewPlans(), ConcatPlans(), CreationPlans(), DataPlans(), ReductionPlans(),
+                       ProductPlans(), ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans(),
+                       RandomPlans(), DetectionPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {

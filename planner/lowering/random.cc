@@ -1,6 +1,6 @@
 // Random numbers of the three distributions that others are made of (passes/decompositions/random.cc).
 #include "ir/ops/op_table.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 namespace {

@@ -1,7 +1,7 @@
-// How an operator becomes steps of a plan: one row per operator in the tables of plan_*.cc. A row's function reads its
-// arguments through PlanContext (an ir::ArgReader); views are arithmetic on strides, the rest are kernel calls.
-#ifndef SLIPWAY_PLANNER_RULES_H_
-#define SLIPWAY_PLANNER_RULES_H_
+// How an operator becomes steps of a plan: one row per operator in the tables of this folder. A row's function reads
+// its arguments through PlanContext (an ir::ArgReader); views are arithmetic on strides, the rest are kernel calls.
+#ifndef SLIPWAY_PLANNER_LOWERING_RULES_H_
+#define SLIPWAY_PLANNER_LOWERING_RULES_H_
 
 #include <algorithm>
 #include <initializer_list>
@@ -325,6 +325,7 @@ void ChoosePaddings(const ir::Graph& g, PlanBuilder& b);
 
 absl::Span<const PlanFamily> ElementwisePlans();
 absl::Span<const PlanFamily> ViewPlans();
+absl::Span<const PlanFamily> ConcatPlans();
 absl::Span<const PlanFamily> CreationPlans();
 absl::Span<const PlanFamily> DataPlans();
 absl::Span<const PlanFamily> ReductionPlans();
@@ -339,4 +340,4 @@ absl::Span<const PlanFamily> DetectionPlans();
 
 }  // namespace slipway::planner
 
-#endif  // SLIPWAY_PLANNER_RULES_H_
+#endif  // SLIPWAY_PLANNER_LOWERING_RULES_H_

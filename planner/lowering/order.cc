@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 namespace {

@@ -2,7 +2,7 @@
 // the kernel does not take it, and products of integers. Everything else about quantization is arithmetic
 // (passes/decompositions/quant.cc).
 #include "base/text.h"
-#include "planner/rules.h"
+#include "planner/lowering/rules.h"
 
 namespace slipway::planner {
 namespace {
