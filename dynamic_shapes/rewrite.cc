@@ -169,8 +169,16 @@ absl::Status RenameSymbols(ir::Program& p, const std::vector<NamedSymbol>& named
 std::string NameForDim(const ir::Value& input, int axis, const std::function<bool(const std::string&)>& taken) {
   const int rank = input.rank();
   const bool floats = ir::IsFloating(input.dtype());
+  const auto named = [&](std::string_view word) { return std::string_view(input.name()).find(word) != std::string::npos; };
   std::string name;
-  if (axis == 0)
+  if (axis > 0 && (named("cache") || named("past"))) {  // of keys and values: what was computed before
+    name = "past";
+    for (int k = 2; taken(name); ++k) name = text::StrCat("past_", k);
+    return name;
+  }
+  if (axis == 0 && rank == 1 && named("position"))
+    name = "seq";
+  else if (axis == 0)
     name = "batch";
   else if (rank == 4 && floats && axis >= 2)
     name = axis == 2 ? "height" : "width";

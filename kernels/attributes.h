@@ -227,7 +227,8 @@ struct QuantLinearAttributes {
   int64_t parts;
   DType rounded, scale_rounded;
   int64_t middle;
-  auto Fields() { return std::tie(parts, rounded, scale_rounded, middle); }
+  bool exact;  // false: the kernel may leave these roundings out, which is nearer the exact result
+  auto Fields() { return std::tie(parts, rounded, scale_rounded, middle, exact); }
 };
 
 // integer_linear: which operands there are beside input, matrix, scale and the input's scale: a zero point before the

@@ -64,6 +64,10 @@ absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
   return context.evaluator ? FoldConstants(p, *context.evaluator, context.fold) : absl::OkStatus();
 }
 
+absl::Status RunFormIntegerLinears(ir::Program& p, PassContext& context) {
+  return FormIntegerLinears(p, context.exact_casts);
+}
+
 absl::Status RunNarrowFloats(ir::Program& p, PassContext&) { return NarrowFloats(p, {}).status(); }
 
 absl::Status RunLegalize(ir::Program& p, PassContext& context) {
@@ -89,7 +93,7 @@ constexpr Pass kPasses[] = {
     {"fuse-quantized-linears", "joins products with their dequantized weights", kFunctional,
      Plain<FormQuantizedLinears>},
     {"fuse-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional,
-     Plain<FormIntegerLinears>},
+     RunFormIntegerLinears},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional,
      RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},

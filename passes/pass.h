@@ -44,6 +44,8 @@ struct PassContext {
   // what f32 becomes behind the passes: weights that it could not hold are not made
   ir::DType narrow = ir::DType::kFloat32;
   bool verify_each = false;  // the verifier checks the program after every pass
+  // fuse-integer-linears: all roundings to 16-bit floats stay; false: those between integers and their product go
+  bool exact_casts = true;
 
   Refusals refusals;  // of legalize: why decompositions were not taken
   int merged = 0;     // by merge-branches: branches that went into a convolution
@@ -149,8 +151,9 @@ absl::Status FormQuantizedLinears(ir::Program& p);
 // What programs spell out around integers of activations becomes one node each: scales made of rows and the integers
 // (slipway.quantize_rows); products of integers with the scales behind them, and linear layers of dequantized integers
 // on both sides (slipway.integer_linear). Of the latter the sums become exact; all else computes what the program says,
-// in its order. After FormQuantizedLinears.
-absl::Status FormIntegerLinears(ir::Program& p);
+// in its order. Without exact_casts also of 16-bit floats, whose roundings between integers and sums are left out.
+// After FormQuantizedLinears.
+absl::Status FormIntegerLinears(ir::Program& p, bool exact_casts = true);
 
 // Activations are rounded to 8 bits, row by row, in front of linear layers of quantized weights that the program
 // computes in floats, and these become slipway.integer_linear; gives their number. Changes numbers, so only for those

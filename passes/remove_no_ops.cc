@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ir/ops/args.h"
 #include "ir/ops/op_table.h"
 #include "passes/pass.h"
 
@@ -44,6 +45,32 @@ Value* SourceOf(const ir::Node& n) {
   return !t.identity_when_idle.empty() && !ir::IsRandom(n) ? n.Get(t.identity_when_idle).value() : nullptr;
 }
 
+bool IsCat(const ir::Node& n) {
+  const std::string_view op = n.op_name();
+  return op == "aten.cat.default" || op == "aten.concat.default" || op == "aten.concatenate.default";
+}
+
+// Parts of a concatenation that add no element go: transformers' DynamicCache begins with an empty tensor, of one dim,
+// which torch lets stand among tensors of any rank. Null, or what alone is left.
+Value* DropEmptyParts(ir::Node& cat) {
+  ir::ArgReader a(cat);
+  const ir::Values tensors = a.tensors("tensors");
+  const Value* out = cat.output();
+  if (!a.ok() || !out || out->rank() == 0) return nullptr;
+  const int dim = a.dim("dim", out->rank());
+  if (!a.ok()) return nullptr;
+  ir::Values parts;
+  for (Value* v : tensors) {
+    const int rank = v->rank();
+    const bool empty = rank == 1 ? v->sizes()[0].is(0) : rank == out->rank() && v->sizes()[dim].is(0);
+    if (!empty || v->dtype() != out->dtype()) parts.push_back(v);
+  }
+  if (parts.empty() || parts.size() == tensors.size()) return nullptr;
+  if (parts.size() == 1) return SameSizes(parts[0]->type(), out->type()) ? parts[0] : nullptr;
+  cat.SetArg("tensors", parts);
+  return nullptr;
+}
+
 void Clean(ir::Graph& g) {
   for (ir::Node *n = g.first(), *next; n; n = next) {
     next = n->next();
@@ -58,7 +85,7 @@ void Clean(ir::Graph& g) {
       g.Erase(n);
       continue;
     }
-    Value* source = SourceOf(*n);
+    Value* source = IsCat(*n) ? DropEmptyParts(*n) : SourceOf(*n);
     if (!source || !n->output() || !source->type().is_tensor()) continue;
     g.ReplaceAllUses(n->output(), source);
     g.Erase(n);

@@ -27,6 +27,9 @@ struct PlanOptions {
   // The kernel of a plugin by its name ("mylib::blend.default"), null where there is none; it must outlive the plan.
   // May be empty.
   std::function<const kernels::Kernel*(std::string_view name)> plugins;
+  // Every rounding to 16-bit floats that the program states is made; false: those of dequantized matrices, of their
+  // scales and of activations that become integers may be left out, which is nearer the exact result.
+  bool exact_casts = true;
   int threads = 1;           // that PlanEvaluator's programs run on
   bool verify_each = false;  // the verifier looks at the program after every pass
   // Whether the plan keeps states between runs (kernels::State): the weights whose updates are outputs of the program,

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <utility>
+#include <variant>
 
 namespace slipway::planner {
 namespace {
@@ -11,6 +12,18 @@ namespace {
 // Narrower ones gain little and are filled up by much. Those of f32 gain where rows are many, whose last vector of
 // columns has loops of its own.
 constexpr int64_t kMinColumns = 2 * kernels::kPanel, kMinFloatColumns = 4;
+
+bool Fits(const PlannedProgram::Weight& w, const void* integers, const kernels::WeightMatrix& m,
+          kernels::Packing packing) {
+  if (const auto& known = w.tensor.storage->extremes) {
+    const int64_t low = packing == kernels::Packing::kNr16Int4 ? -8 : 0;
+    return known->first >= low && known->second <= low + 15;
+  }
+  const bool fits = kernels::FitsPacking(integers, m.dtype, m.k * m.n, packing);
+  if (const auto* bytes = std::get_if<io::Bytes>(&w.tensor.storage->bytes))
+    if (const io::FileRange* range = bytes->file_range()) range->Release();
+  return fits;
+}
 
 }  // namespace
 
@@ -59,8 +72,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
                                      : kernels::Packing::kNr16K4;
     if (!use.nibbles) continue;
     for (kernels::Packing packing : {kernels::Packing::kNr16UInt4, kernels::Packing::kNr16Int4})
-      if (kernels::FitsPacking(plan.buffers[w.buffer].constant, use.matrix.dtype, use.matrix.k * use.matrix.n, packing))
-        w.packed->packing = packing;
+      if (Fits(w, plan.buffers[w.buffer].constant, use.matrix, packing)) w.packed->packing = packing;
   }
 }
 

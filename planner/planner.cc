@@ -494,6 +494,7 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
   absl::flat_hash_set<const ir::Node*> refused;
   passes::PassContext forming;
   forming.verify_each = options.verify_each;
+  forming.exact_casts = options.exact_casts;
   if (absl::Status s = passes::RunPasses(passes::kIntegerProducts, p, forming); !s.ok()) return s;
   for (;;) {
     passes::PassContext context;

@@ -164,6 +164,7 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   c.context.skip = DisabledPasses(c.options);
   c.context.verify_each = c.options.verify_each;
   c.context.fold = target.fold;
+  c.context.exact_casts = c.options.exact_casts;
   if (!c.options.dtype.empty())
     c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
   for (const passes::Pipeline* pipeline : target.passes) {

@@ -103,7 +103,7 @@ absl::Status Write(Conversion& c, bool package) {
   const ConvertOptions& o = c.options;
   auto plugins = Plugins::Open(o.plugins);
   if (!plugins.ok()) return plugins.status();
-  planner::PlanOptions plan_options{.verify_each = o.verify_each};
+  planner::PlanOptions plan_options{.exact_casts = o.exact_casts, .verify_each = o.verify_each};
   if (!o.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
   RETURN_IF_ERROR(KeepState(c, &plan_options));
   std::vector<passes::Unsupported> unsupported;

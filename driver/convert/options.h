@@ -36,6 +36,7 @@ struct ConvertOptions {
   int opset = 20;
   std::string onnx_form = "exact";
   bool allow_int8_activations = false;
+  bool exact_casts = false;
   bool no_algebra = false;
   std::string external_data = "auto";
   bool strict_types = false;
@@ -196,6 +197,10 @@ inline constexpr ConvertFlag kTable[] = {
         "allow-int8-activations", kNative, "",
         "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
         "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
+    Flag<&O::exact_casts>(
+        "exact-casts", kNative, "",
+        "rounds dequantized weights and their scales to bf16 or f16 one by one, as eager torch does; without it they "
+        "are multiplied as they are, which is faster and nearer the exact result"),
     Flag<&O::no_algebra>("no-algebra", kOnnx | kNative, "",
                          "convolutions and batch norms of one image that are added up stay what they are, and so do "
                          "factors of channels behind "

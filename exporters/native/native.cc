@@ -162,16 +162,26 @@ class Library {
     const kernels::WeightMatrix& m = *piece.packed;
     const int64_t panels = kernels::Panels(m), bytes = kernels::PanelBytes(m);
     const int64_t step = std::max<int64_t>(1, kPacked / bytes);
-    if (piece.crc)
-      if (absl::Status s = io::CheckCrc(io::Crc32(0, piece.bytes.data()), *piece.crc); !s.ok()) return s;
+    const absl::Span<const uint8_t> all = piece.bytes.data();
+    // Panels of a matrix whose columns are contiguous are read one after the other, and checked and given back so.
+    const bool in_order = m.row == 1 && m.column == m.k && m.groups <= 1;
+    uint32_t crc = 0;
+    uint64_t read = 0;
+    auto done_until = [&](uint64_t end) {
+      if (piece.crc) crc = io::Crc32(crc, all.subspan(read, end - read));
+      if (const io::FileRange* range = piece.bytes.file_range()) range->file->Release(range->offset + read, end - read);
+      read = end;
+    };
     for (int64_t first = 0; first < panels; first += step) {
       const int64_t last = std::min(panels, first + step);
       std::string out(static_cast<size_t>((last - first) * bytes), '\0');
-      kernels::PackPanels(piece.bytes.data().data(), m, first, last, out.data());
+      kernels::PackPanels(all.data(), m, first, last, out.data());
       if (absl::Status s = append(io::Bytes::Of(std::move(out)), std::nullopt); !s.ok()) return s;
+      if (in_order && last < panels)
+        done_until(static_cast<uint64_t>(last * kernels::kPanel * m.k * kernels::ByteSize(m.dtype)));
     }
-    if (const io::FileRange* range = piece.bytes.file_range()) range->Release();  // one weight in memory at a time
-    return absl::OkStatus();
+    done_until(all.size());
+    return piece.crc ? io::CheckCrc(crc, *piece.crc) : absl::OkStatus();
   }
   void Zeros(uint64_t n) { Add(std::string(n, '\0')); }  // less than two large pages
 

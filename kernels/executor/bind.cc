@@ -9,6 +9,7 @@
 #include "kernels/executor/execute_internal.h"
 
 namespace slipway::kernels {
+
 // Sizes, strides and reach of a view. One without values, or outside what memory can hold, is an error only when a step
 // uses it: that of a branch not taken, or of a loop's counter at its end, is none.
 void Context::BindView(int32_t i) {

@@ -1,7 +1,7 @@
-// The three ways of a product of floats with integers. Where there are instructions for sums of products of bytes, the
-// floats become fixed-point numbers of three int8 slices (isa/int8_gemm.h). Elsewhere the instruction set widens the
-// integers in registers for a few rows, and for more, blocks of the matrix become panels of f32 and the products of
-// floats do the rest. And what brings operands into the form that all of these read.
+// The three algorithms of a product of floats with integers. Where there are instructions for sums of products of
+// bytes, the floats become fixed-point numbers of three or two int8 slices (isa/int8_gemm.h). Elsewhere the instruction
+// set widens the integers in registers for a few rows, and for more, blocks of the matrix become panels of f32 and the
+// products of floats do the rest. And what brings operands into the form that all of these read.
 #include "kernels/gemm/dequant_linear.h"
 
 #include <algorithm>
@@ -63,10 +63,17 @@ int64_t MaxRowsForInRegister(const QuantizedMatrix& b) {
   if (b.group < b.k && b.group % RowsPerWord(b) != 0) return 0;
   return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
 }
-// The loops, the first that takes the product. Where a row has no digits, it is one of the others.
-enum class Way { kSplitInt8, kWidened, kBlocks };
-Way FloatWay(const DequantGemmParams& g) { return g.m <= MaxRowsForInRegister(g.b) ? Way::kWidened : Way::kBlocks; }
-Way WayOf(const DequantGemmParams& g) { return SplitInt8BlockSize(g.b) > 0 ? Way::kSplitInt8 : FloatWay(g); }
+// Two slices of elements of 16 bits are less than their rounding of each element of b costs: 2^-16 of the largest of a
+// block of at most 128, beside 2^-9 (f16: 2^-12) of each.
+int SlicesOf(const DequantGemmParams& g) { return g.b.rounding_left_out && g.is_narrow ? 2 : 3; }
+// The algorithms, the first that takes the product. Where a row cannot be split, it is one of the others.
+enum class Algorithm { kSplitInt8, kInRegister, kBlocks };
+Algorithm FloatAlgorithm(const DequantGemmParams& g) {
+  return g.m <= MaxRowsForInRegister(g.b) ? Algorithm::kInRegister : Algorithm::kBlocks;
+}
+Algorithm AlgorithmOf(const DequantGemmParams& g) {
+  return SplitInt8BlockSize(g.b) > 0 ? Algorithm::kSplitInt8 : FloatAlgorithm(g);
+}
 // A [groups, n] matrix in panels of floats, in panels of f32; OneNaN and the scale's rounding as dequant_gemm.inc.h has
 // them.
 const float* PanelsAsF32(const void* from, DType dtype, DType rounded, int64_t groups, int64_t n, Scratch& scratch) {
@@ -138,30 +145,40 @@ void ByBlocks(const DequantGemmParams& g, float* scratch) {
     }
 }
 
+// Leaves roundings out where that is allowed and no slower: bf16 instructions take rounded elements for many rows.
+void RelaxRounding(DequantGemmParams& g) {
+  if (g.b.rounded == DType::kF32 && g.b.scale_rounded == DType::kF32) return;
+  if (g.b.rounded == DType::kBF16 && g.is_bf16 && Bf16For(BlockOf(g)) != nullptr) return;
+  g.b.rounded = g.b.scale_rounded = DType::kF32;
+  g.b.rounding_left_out = true;
+}
+
 Loop LoopOf(const DequantGemmParams& g) {
-  const Way way = WayOf(g);
-  if (way == Way::kSplitInt8) return {BestInt8Gemm().name, "floats as three int8 slices, sums of four products (VNNI)"};
-  if (way == Way::kWidened) return {BestIsa().name, "widened in registers"};
+  const Algorithm algorithm = AlgorithmOf(g);
+  if (algorithm == Algorithm::kSplitInt8)
+    return {BestInt8Gemm().name, SlicesOf(g) == 2 ? "floats as two int8 slices, sums of four products (VNNI)"
+                                                  : "floats as three int8 slices, sums of four products (VNNI)"};
+  if (algorithm == Algorithm::kInRegister) return {BestIsa().name, "widened in registers"};
   if (const Bf16GemmMicrokernels* bf16 = Bf16For(BlockOf(g)))
     return {bf16->name, "blocks of bf16, sums of two products of bf16"};
   return {BestIsa().name, "blocks of f32"};
 }
 
-// The product by digits of a's rows; false where a row has none. Nothing is written then.
+// The product by int8 slices of a's rows; false where a row cannot be split. Nothing is written then.
 bool GemmBySplitInt8(const DequantGemmParams& g, const Workers* workers, Scratch& scratch) {
   const Scratch::Frame frame(scratch);
   const int64_t block = SplitInt8BlockSize(g.b);
   const Int8GemmMicrokernels& isa = BestInt8Gemm();
-  const int64_t groups = g.b.k / g.b.group, blocks = (g.b.k + block - 1) / block,
-                row_bytes = SplitInt8Rows::RowBytes(g.b.k);
-  SplitInt8GemmParams call{g, {.block = block}};
+  const int64_t groups = g.b.k / g.b.group, blocks = (g.b.k + block - 1) / block, slices = SlicesOf(g),
+                row_bytes = SplitInt8Rows::RowBytes(g.b.k, slices);
+  SplitInt8GemmParams call{g, {.block = block, .slices = static_cast<int>(slices)}};
   QuantizedMatrix& b = call.gemm.b;
-  b.scale = PanelsAsF32(b.scale, b.scale_dtype, b.scale_rounded, groups, b.n, scratch);
-  b.scale_dtype = b.scale_rounded = DType::kF32;
-  if (b.adds_zero)
-    b.zero = PanelsAsF32(b.zero, b.zero_dtype, DType::kF32, groups, b.n, scratch), b.zero_dtype = DType::kF32;
+  if (b.scale_rounded != DType::kF32 && b.scale_rounded != b.scale_dtype) {
+    b.scale = PanelsAsF32(b.scale, b.scale_dtype, b.scale_rounded, groups, b.n, scratch);
+    b.scale_dtype = DType::kF32;
+  }
   auto* const rows = scratch.Take<int8_t>(g.m * row_bytes);
-  auto* const sums = scratch.Take<int32_t>(g.m * blocks * SplitInt8Rows::kCount);
+  auto* const sums = scratch.Take<int32_t>(g.m * blocks * slices);
   auto* const unit = scratch.Take<float>(g.m * blocks);
   if (scratch.querying()) return true;
   call.a.rows = rows, call.a.sums = sums, call.a.unit = unit;
@@ -169,8 +186,8 @@ bool GemmBySplitInt8(const DequantGemmParams& g, const Workers* workers, Scratch
   std::atomic<bool> whole = true;
   ParallelFor(workers, g.m, 16, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last && whole.load(std::memory_order_relaxed); ++i)
-      if (!isa.split_row(g.a + i * g.a_stride, b.k, block, times, rows + i * row_bytes,
-                         sums + i * blocks * SplitInt8Rows::kCount, unit + i * blocks))
+      if (!isa.split_row(g.a + i * g.a_stride, b.k, block, call.a.slices, times, rows + i * row_bytes,
+                         sums + i * blocks * slices, unit + i * blocks))
         whole.store(false, std::memory_order_relaxed);
   });
   if (!whole) return false;
@@ -216,6 +233,7 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, DequantGemmParams*
   if (added && !IsNarrowFloat(c.in[3].dtype)) return false;
   if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return false;
   SetPacking(q, g.b);
+  g.is_narrow = x.dtype != DType::kF32;
   if (x.dtype == DType::kBF16 && x.is_contiguous()) g.is_bf16 = true, g.bf16_rows = x.data;
   if (g.b.n > 0) g.m = out.numel() / g.b.n;
   return true;
@@ -232,6 +250,7 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   if (g.b.k == 0) return "a product over nothing";
 
   Scratch& scratch = *c.scratch;
+  if (!a.exact) RelaxRounding(g);
   TakeIntegers(q, g.b, c, scratch);
   g.b.offset -= static_cast<float>(a.middle);
   if (scaled) {
@@ -289,6 +308,7 @@ bool QuantProduct(const Call& c, const QuantLinearAttributes& a, int64_t rows, P
   SetRows(c, 2 + scales, p);
   if (rows > 0) p->m.value = rows;
   g.m = p->m.value;
+  if (!a.exact) RelaxRounding(g);
   p->operations = Operations(*p);
   p->groups = scales > 0 ? g.b.k / g.b.group : 0;
   p->loop = LoopOf(g);
@@ -356,9 +376,9 @@ void DequantGemm(const DequantGemmParams& call, const Workers* workers, Scratch&
   DequantGemmParams g = call;
   // A thread's attention costs something.
   if (static_cast<double>(g.m) * static_cast<double>(g.b.n) * static_cast<double>(g.b.k) < 64 * 1024) workers = nullptr;
-  const bool digits = WayOf(g) == Way::kSplitInt8, few = FloatWay(g) == Way::kWidened;
-  if (g.b.adds_zero && g.b.rounded == DType::kF32 && (digits || few)) g.sums = SumsOfGroups(g, scratch);
-  if (digits && GemmBySplitInt8(g, workers, scratch) && !scratch.querying()) return;
+  const bool split = AlgorithmOf(g) == Algorithm::kSplitInt8, few = FloatAlgorithm(g) == Algorithm::kInRegister;
+  if (g.b.adds_zero && g.b.rounded == DType::kF32 && (split || few)) g.sums = SumsOfGroups(g, scratch);
+  if (split && GemmBySplitInt8(g, workers, scratch) && !scratch.querying()) return;
   const Isa& isa = BestIsa();
   ParallelFor(scratch, workers, (g.b.n - 1) / kColumns + 1, 1, [&](int64_t first, int64_t last, Scratch& own) {
     float* const room = few ? nullptr : own.Take<float>(BlockScratch(g));

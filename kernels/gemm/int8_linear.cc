@@ -1,6 +1,6 @@
 // Products of integers with integers (`integer_linear`) and the integers of activations (`quantize_rows`), as programs
 // have them whose activations are quantized while they run. The sums are exact; what is around them is in the order
-// that dot.h states.
+// that isa/int8_gemm.h states.
 #include <algorithm>
 #include <cmath>
 
@@ -18,6 +18,7 @@ namespace {
 
 // Columns that a thread takes at least.
 constexpr int64_t kColumns = 64;
+constexpr int64_t kMinRowsForColumnSums = 8;
 
 bool SameRows(const Tensor& a, const Tensor& b) {
   if (a.rank != b.rank) return false;
@@ -25,6 +26,7 @@ bool SameRows(const Tensor& a, const Tensor& b) {
     if (a.sizes[d] != b.sizes[d]) return false;
   return true;
 }
+bool IsScale(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 bool IsDense(const Tensor& t) { return !t.is_packed() && t.is_contiguous(); }
 
 // Elements of a tensor of [rows…, 1], row by row.
@@ -50,7 +52,7 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   const int r = out.rank;
   const bool byte = q.dtype == DType::kI8 || q.dtype == DType::kU8;
   if (r < 1 || x.rank != r || q.rank != 2 || scale.rank != 2 || !byte || x.dtype != DType::kI8 ||
-      out.dtype != DType::kF32 || scale.dtype != DType::kF32 || x_scale.dtype != DType::kF32 || !SameRows(x, out) ||
+      out.dtype != DType::kF32 || !IsScale(scale.dtype) || x_scale.dtype != DType::kF32 || !SameRows(x, out) ||
       !SameRows(x_scale, out) || x_scale.sizes[r - 1] != 1 || x_scale.is_packed() || x.sizes[r - 1] != q.sizes[0] ||
       out.sizes[r - 1] != q.sizes[1] || !IsDense(x) || !IsDense(out) ||
       (a.rounded != DType::kF32 && a.rounded != DType::kBF16))
@@ -79,7 +81,8 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   TakeIntegers(q, matrix, c, scratch);
   g.b = static_cast<const uint8_t*>(matrix.q), g.nibbles = matrix.nibbles;
   g.offset = static_cast<int32_t>(matrix.offset);
-  g.scale = scale.is_packed() ? scale.as<float>() : PanelsOfFloats(scale, scratch);
+  g.scale = scale.is_packed() ? scale.data : PanelsOfFloats(scale, scratch);
+  g.scale_dtype = scale.is_packed() ? scale.dtype : DType::kF32;
   if (zero != nullptr) {
     g.zero = PanelsOfBytes(*zero, scratch);
     if (zero->dtype == DType::kU8) g.offset -= 128;  // which these are less by
@@ -91,6 +94,10 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   g.a_stride = isa.row_bytes(g.k, g.nibbles);
   char* prepared = scratch.Take<char>(g.m * g.a_stride);
   int32_t* sums = scratch.Take<int32_t>(g.m * groups);
+  // A tile of rows sums columns on its way; of many tiles that is read once more instead.
+  int32_t* const column_sums = zeros != nullptr && g.m >= kMinRowsForColumnSums
+                                   ? scratch.Take<int32_t>((g.n + kPanel - 1) / kPanel * kPanel * groups)
+                                   : nullptr;
   if (scratch.querying()) return nullptr;
 
   TakeRows<float>(x_scale, scales);
@@ -111,7 +118,12 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
     const int64_t begin = first * kColumns;
     Int8GemmParams part = g;
     part.n = std::min(g.n, last * kColumns) - begin;
-    part.b += begin * column_bytes, part.scale += begin * groups, part.c += begin;
+    part.b += begin * column_bytes, part.c += begin;
+    part.scale = static_cast<const char*>(g.scale) + begin * groups * ByteSize(g.scale_dtype);
+    if (column_sums != nullptr) {
+      isa.column_sums(part, column_sums + begin * groups);
+      part.column_sums = column_sums + begin * groups;
+    }
     if (part.zero != nullptr) part.zero += begin * groups;
     if (part.bias != nullptr) part.bias += begin;
     isa.gemm(part);

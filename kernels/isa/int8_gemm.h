@@ -21,14 +21,18 @@ struct Int8GemmParams {
   bool nibbles = false;
   int32_t offset = 0;            // added to each stored integer of b
   const int8_t* zero = nullptr;  // panels of groups, subtracted from that; null: 0
-  const float* scale = nullptr;  // panels of groups
-  const void* a = nullptr;       // rows as `pack_row` writes them, a_stride bytes apart
+  const void* scale = nullptr;   // panels of groups, of f32, bf16 or f16
+  DType scale_dtype = DType::kF32;
+  const void* a = nullptr;  // rows as `pack_row` writes them, a_stride bytes apart
   int64_t a_stride = 0;
   const int32_t* a_sum = nullptr;   // [m][groups]: sums of a's integers
   const float* a_scale = nullptr;   // [m]
   const int32_t* a_zero = nullptr;  // [m], or null
-  DType rounded = DType::kF32;      // or kBF16, with one group
-  const float* bias = nullptr;      // n, or null
+  // Panels of groups: sums of b's stored integers, as `column_sums` gives them; null: summed on the way. Only with
+  // a_zero.
+  const int32_t* column_sums = nullptr;
+  DType rounded = DType::kF32;  // or kBF16, with one group
+  const float* bias = nullptr;  // n, or null
   float* c = nullptr;
   int64_t c_stride = 0;
 };
@@ -37,22 +41,23 @@ struct Int8GemmParams {
 // scheme: Ozaki, Ogita, Oishi, Rump, "Error-free transformations of matrix multiplication", 2012; Ootomo et al., "DGEMM
 // on integer matrix multiplication unit", 2024). Each block of `block` elements is unit · (65536 · s2 + 256 · s1 + s0)
 // with slices in -128..127 and `unit` a power of two: an element differs from that by at most 1.01 · 2^-23 of the
-// largest magnitude of its block.
+// largest magnitude of its block; of two slices, unit · (256 · s1 + s0), by 1.01 · 2^-15.
 struct SplitInt8Rows {
-  // A chunk of a row: kCount · kChunk bytes, elements of one slice after the other.
-  static constexpr int64_t kCount = 3, kChunk = 16;
+  // A chunk of a row: slices · kChunk bytes, elements of one slice after the other.
+  static constexpr int64_t kMaxSlices = 3, kChunk = 16;
   static constexpr int64_t kMaxBlock = 128;  // so that sums of a block fit 32 bits
-  static constexpr int64_t RowBytes(int64_t k) { return (k + kChunk - 1) / kChunk * kChunk * kCount; }
+  static constexpr int64_t RowBytes(int64_t k, int64_t slices) { return (k + kChunk - 1) / kChunk * kChunk * slices; }
 
   int64_t block = 0;              // a multiple of kChunk
-  const int8_t* rows = nullptr;   // RowBytes(k) each
-  const int32_t* sums = nullptr;  // [m][blocks][kCount]: of each slice, times the factor that split_row was given
+  int slices = kMaxSlices;        // 2 or 3
+  const int8_t* rows = nullptr;   // RowBytes(k, slices) each
+  const int32_t* sums = nullptr;  // [m][blocks][slices]: of each slice, times the factor that split_row was given
   const float* unit = nullptr;    // [m][blocks]
 };
 
 // A dequantizing GEMM whose a is split; the block divides gemm.b.group, or not where there is one group. b's elements
-// are not rounded; its scale is in panels of f32 or null; its zero is null, i8 (then a.sums are sums of slices, else
-// those times b.offset), or f32 that is added.
+// are not rounded, nor is its scale; its zero is null, i8 (then a.sums are sums of slices, else those times b.offset),
+// or of floats and added.
 struct SplitInt8GemmParams {
   DequantGemmParams gemm;
   SplitInt8Rows a;
@@ -66,16 +71,18 @@ struct Int8GemmMicrokernels {
   // Packs a row of k integers and gives the sum of each group.
   void (*pack_row)(const int8_t* a, int64_t k, int64_t group, bool nibbles, void* to, int32_t* sums);
   void (*gemm)(const Int8GemmParams& g);
+  // Of each group of each column the sum of b's stored integers: panels of groups. Pays where many rows read them.
+  void (*column_sums)(const Int8GemmParams& g, int32_t* to);
   // The minimum and the maximum of n floats; NaN for both where one is NaN.
   void (*min_max)(const float* x, int64_t n, float* min, float* max);
   // clamp(round(x · scale) + zero, low, high), rounded to even; 0 where that is NaN.
   void (*quantize)(const float* x, int64_t n, float scale, float zero, float low, float high, int8_t* to);
   // Splits a row of k floats into int8 slices: `to`, sums (times `factor`) and units. False where the row cannot be
-  // split: not finite or too large, or a block of which most elements would keep fewer than 12 bits. Null, as is
-  // `split_int8_gemm`, without instructions for the sums.
-  bool (*split_row)(const float* x, int64_t k, int64_t block, int32_t factor, int8_t* to, int32_t* sums,
+  // split: not finite or too large, or, of three slices, a block of which most elements would keep fewer than 12 bits.
+  // Null, as is `split_int8_gemm`, without instructions for the sums.
+  bool (*split_row)(const float* x, int64_t k, int64_t block, int slices, int32_t factor, int8_t* to, int32_t* sums,
                     float* unit) = nullptr;
-  // Each slice's sum is exact for each block; the three are combined with one rounding, scaled, and added in f32.
+  // Each slice's sum is exact for each block; they are combined with one rounding, scaled, and added in f32.
   void (*split_int8_gemm)(const SplitInt8GemmParams& g) = nullptr;
 };
 

@@ -113,8 +113,18 @@ SLIPWAY_INLINE void ForEachKGroup(const char* (&q)[C], int64_t prefetch_distance
   f(half, 1);
 }
 
-// R rows × C vectors of columns from j on. kGroups: several groups. kColumnSums: a has zero points.
-template <int R, int C, bool kNibbles, bool kGroups, bool kColumnSums>
+// One vector of a panel of floats.
+SLIPWAY_INLINE Vec LoadFloats(const void* p, DType dtype) {
+  if (dtype == DType::kF32) return LoadAs(static_cast<const float*>(p));
+  if (dtype == DType::kBF16) return LoadAs(static_cast<const BF16Bits*>(p));
+  return LoadAs(static_cast<const _Float16*>(p));
+}
+
+// Zero points of a's rows: none, or with sums of b's columns that are made on the way or read.
+enum class ColumnSums { kNone, kMade, kRead };
+
+// R rows × C vectors of columns from j on. kGroups: several groups.
+template <int R, int C, bool kNibbles, bool kGroups, ColumnSums kColumnSums>
 __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, int64_t j) {
   constexpr int64_t kUnitBytes = 4 * kPanel, kRowsOfUnit = kNibbles ? 8 : 4;
   // One row has several accumulators per column, to hide their latency.
@@ -131,6 +141,8 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
   const int32_t* sums = g.a_sum + i * groups;
   const PanelPrefetch<(C * kLanes + kPanel - 1) / kPanel> prefetch(units * kUnitBytes);
   int64_t prefetch_distance = 0;
+  const int64_t scale_bytes = ByteSize(g.scale_dtype);
+  const auto* const scales = static_cast<const char*>(g.scale);
   Vec total[R][C];
   for (int64_t group = 0; group < groups; ++group) {
     if (R == 1) prefetch_distance = prefetch.From(group * each * kUnitBytes);
@@ -149,7 +161,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
         for (int c = 0; c < C; ++c) acc[r][c][sum] = DotAccumulate<kNibbles>(acc[r][c][sum], u[c], x + r * g.a_stride);
-      if constexpr (kColumnSums)
+      if constexpr (kColumnSums == ColumnSums::kMade)
 #pragma GCC unroll 8
         for (int c = 0; c < C; ++c) column[c] = AddBytes<kNibbles>(column[c], u[c]);
       x += kXBytes<kNibbles>;
@@ -178,9 +190,10 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
       const int64_t at = ((j + c * kLanes) / kPanel * groups + group) * kPanel + (j + c * kLanes) % kPanel;
-      const Vec scale = Load(g.scale + at);
-      if constexpr (R == 1) __builtin_prefetch(g.scale + at + prefetch.panels * groups * kPanel);
+      const Vec scale = LoadFloats(scales + at * scale_bytes, g.scale_dtype);
+      if constexpr (R == 1) __builtin_prefetch(scales + (at + prefetch.panels * groups * kPanel) * scale_bytes);
       const IntVec zero = g.zero != nullptr ? LoadBytes(g.zero + at) : IntVec{};
+      if constexpr (kColumnSums == ColumnSums::kRead) column[c] = LoadInts(g.column_sums + at);
       const IntVec numbers = column[c] + (BroadcastInt(g.offset) - zero) * rows;  // the column's, added
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
@@ -188,7 +201,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
 #pragma GCC unroll 4
         for (int s = 1; s < kSums; ++s) t += acc[r][c][s];
         if (g.zero != nullptr) t -= zero * sums[r * groups + group];
-        if constexpr (kColumnSums) t -= numbers * g.a_zero[i + r];
+        if constexpr (kColumnSums != ColumnSums::kNone) t -= numbers * g.a_zero[i + r];
         const Vec f = __builtin_convertvector(t, Vec);
         if constexpr (kGroups) {
           total[r][c] = group == 0 ? f * scale : total[r][c] + f * scale;
@@ -207,7 +220,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
 }
 
 // Rows [i, m) in tiles of R, then in smaller ones, of C vectors of columns from j on.
-template <int R, int C, bool kNibbles, bool kGroups, bool kColumnSums>
+template <int R, int C, bool kNibbles, bool kGroups, ColumnSums kColumnSums>
 SLIPWAY_INLINE void Int8GemmRows(const Int8GemmParams& g, int64_t i, int64_t j) {
   for (; i + R <= g.m; i += R) Int8GemmTile<R, C, kNibbles, kGroups, kColumnSums>(g, i, j);
   if constexpr (R > 3)
@@ -216,7 +229,7 @@ SLIPWAY_INLINE void Int8GemmRows(const Int8GemmParams& g, int64_t i, int64_t j) 
     Int8GemmRows<R - 1, C, kNibbles, kGroups, kColumnSums>(g, i, j);
 }
 
-template <bool kNibbles, bool kGroups, bool kColumnSums>
+template <bool kNibbles, bool kGroups, ColumnSums kColumnSums>
 void Int8GemmOf(const Int8GemmParams& g) {
   constexpr int kPart = kPanel / kLanes;
   // What registers hold beside what else is needed. A row's integers are read once for all columns of a tile.
@@ -231,14 +244,37 @@ void Int8GemmOf(const Int8GemmParams& g) {
 }
 
 void Int8Gemm(const Int8GemmParams& g) {
-  auto of = [&]<bool kNibbles>() {
-    const bool sums = g.a_zero != nullptr;
-    if (g.group < g.k)
-      sums ? Int8GemmOf<kNibbles, true, true>(g) : Int8GemmOf<kNibbles, true, false>(g);
-    else
-      sums ? Int8GemmOf<kNibbles, false, true>(g) : Int8GemmOf<kNibbles, false, false>(g);
+  auto of = [&]<bool kNibbles, ColumnSums kSums>() {
+    g.group < g.k ? Int8GemmOf<kNibbles, true, kSums>(g) : Int8GemmOf<kNibbles, false, kSums>(g);
   };
-  g.nibbles ? of.template operator()<true>() : of.template operator()<false>();
+  auto with = [&]<ColumnSums kSums>() {
+    g.nibbles ? of.template operator()<true, kSums>() : of.template operator()<false, kSums>();
+  };
+  if (g.a_zero == nullptr) return with.template operator()<ColumnSums::kNone>();
+  g.column_sums != nullptr ? with.template operator()<ColumnSums::kRead>()
+                           : with.template operator()<ColumnSums::kMade>();
+}
+
+template <bool kNibbles>
+void Int8ColumnSumsOf(const Int8GemmParams& g, int32_t* to) {
+  constexpr int64_t kRowsOfUnit = kNibbles ? 8 : 4;
+  const int64_t groups = g.k / g.group, units = (g.k + kRowsOfUnit - 1) / kRowsOfUnit;
+  const int64_t each = groups > 1 ? g.group / kRowsOfUnit : units;
+  const char* q[1] = {reinterpret_cast<const char*>(g.b)};
+  for (int64_t panel = 0; panel < (g.n + kPanel - 1) / kPanel; ++panel)
+    for (int64_t within = 0; within < kPanel; within += kLanes) {
+      q[0] = reinterpret_cast<const char*>(g.b) + panel * units * 4 * kPanel + within * 4;
+      for (int64_t group = 0; group < groups; ++group) {
+        IntVec sum{};
+        for (int64_t u = 0; u < each; ++u)
+          ForEachKGroup<kNibbles, false>(
+              q, 0, [&](const WordVec* v, int) __attribute__((always_inline)) { sum = AddBytes<kNibbles>(sum, v[0]); });
+        StoreInts(to + (panel * groups + group) * kPanel + within, sum);
+      }
+    }
+}
+void Int8ColumnSums(const Int8GemmParams& g, int32_t* to) {
+  (g.nibbles ? Int8ColumnSumsOf<true> : Int8ColumnSumsOf<false>)(g, to);
 }
 
 int64_t Int8RowBytes(int64_t k, bool nibbles) {

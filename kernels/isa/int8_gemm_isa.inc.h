@@ -12,6 +12,8 @@ namespace {
 
 #include "kernels/isa/simd.inc.h"
 
+#include "kernels/isa/elements.inc.h"
+
 #include "kernels/isa/int8_gemm.inc.h"
 
 #include "kernels/isa/split_int8_gemm.inc.h"
@@ -21,8 +23,8 @@ namespace {
 extern const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE;
 const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAlgorithm, kNibbleAlgorithm},
                                                       Int8RowBytes,     PackInt8Row,
-                                                      Int8Gemm,         MinMaxRow,
-                                                      QuantizeRow,      SplitInt8Row,
-                                                      SplitInt8Gemm};
+                                                      Int8Gemm,         Int8ColumnSums,
+                                                      MinMaxRow,        QuantizeRow,
+                                                      SplitInt8Row,     SplitInt8Gemm};
 
 }  // namespace slipway::kernels

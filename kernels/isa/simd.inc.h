@@ -37,6 +37,8 @@ SLIPWAY_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 #endif
 }
 SLIPWAY_INLINE WordVec LoadWords(const void* p) { return *static_cast<const WordVecAt*>(p); }
+SLIPWAY_INLINE IntVec LoadInts(const int32_t* p) { return reinterpret_cast<IntVec>(LoadWords(p)); }
+SLIPWAY_INLINE void StoreInts(int32_t* p, IntVec v) { *reinterpret_cast<WordVecAt*>(p) = reinterpret_cast<WordVec>(v); }
 
 // kLanes bytes, as integers.
 SLIPWAY_INLINE IntVec LoadBytes(const int8_t* p) {

@@ -1,7 +1,7 @@
 // GEMM of floats with small integers by int8 slices (SplitInt8Rows of int8_gemm.h): int8_gemm_isa.inc.h includes this
-// file after int8_gemm.inc.h. Per four elements and vector of columns one VNNI instruction for each of three slices
-// replaces widening four integers and four multiplications; the sums are exact. Tile: 2 or 3 rows × 2 vectors × 3
-// slices of i32 accumulators.
+// file after int8_gemm.inc.h. Per four elements and vector of columns one VNNI instruction for each slice
+// replaces widening four integers and four multiplications; the sums are exact. Tile: 2 to 4 rows × 2 vectors × 3 or 2
+// slices of i32 accumulators; one row × 4 vectors.
 
 SLIPWAY_INLINE IntVec RoundedInt(Vec v) {
 #if SLIPWAY_ISA_BYTES == 64
@@ -40,6 +40,7 @@ SLIPWAY_INLINE int32_t CountOf(IntVec v) {
 }
 
 // Splits one block of at most kMaxBlock elements into slices; `to` receives whole chunks.
+template <int kSlices>
 bool SplitInt8Block(const float* x, int64_t n, int32_t times, int8_t* to, int32_t* sums, float* unit) {
   typedef int8_t BytesAt __attribute__((vector_size(kLanes), aligned(1), may_alias));
   constexpr int64_t kParts = SplitInt8Rows::kChunk / kLanes;
@@ -55,76 +56,83 @@ bool SplitInt8Block(const float* x, int64_t n, int32_t times, int8_t* to, int32_
     max = size > max ? size : max;
   }
   const int32_t largest = MaxOf(max);
-  // Scales the largest magnitude to at most 127 · (65536 + 256 + 1) by a power of two that is normal, as its inverse
-  // is.
-  constexpr int32_t kBias = 127, kMinExponent = -103, kMaxExponent = 90;
-  constexpr int32_t kFits = 0x7efefe;  // 127 · (65536 + 256 + 1) · 2 - 2^23: the mantissa of that number
+  // Scales the largest magnitude to at most 127 · (65536 + 256 + 1), or 127 · (256 + 1), by a power of two that is
+  // normal, as its inverse is.
+  constexpr int32_t kBias = 127, kMinExponent = -103, kMaxExponent = 90, kBits = 8 * kSlices - 2;
+  constexpr int32_t kFits = kSlices == 3 ? 0x7efefe : 0x7efe00;  // the mantissa of that number
   int32_t exponent = (largest >> 23) - kBias;
   if (exponent > kMaxExponent) return false;
   const bool tiny = exponent < kMinExponent;  // all lost bits are below the smallest normal number
   if (tiny) exponent = kMinExponent;
-  const int32_t by = 22 - exponent - ((largest & 0x7fffff) > kFits ? 1 : 0);
+  const int32_t by = kBits - exponent - ((largest & 0x7fffff) > kFits ? 1 : 0);
   const Vec scale = reinterpret_cast<Vec>(BroadcastInt((by + kBias) << 23));
   const int32_t back = (kBias - by) << 23;
   __builtin_memcpy(unit, &back, sizeof back);
 
-  IntVec sum[SplitInt8Rows::kCount] = {};
+  IntVec sum[kSlices] = {};
   int32_t numbers = 0, coarse = 0;
-  for (int64_t i = 0; i < chunks; ++i, to += SplitInt8Rows::kCount * SplitInt8Rows::kChunk)
+  for (int64_t i = 0; i < chunks; ++i, to += kSlices * SplitInt8Rows::kChunk)
     for (int64_t part = 0; part < kParts; ++part) {
       const Vec v = Load(x + (i * kParts + part) * kLanes);
       const IntVec fixed = RoundedInt(v * scale);
-      const IntVec d0 = fixed << 24 >> 24, rest = (fixed - d0) >> 8;
-      const IntVec d1 = rest << 24 >> 24, d2 = (rest - d1) >> 8;
-      const IntVec number = v != Vec{};
-      numbers += CountOf(number), coarse += CountOf(number & (fixed < 1 << 11) & (fixed > -(1 << 11)));
-      const IntVec d[] = {d0, d1, d2};
+      if constexpr (kSlices == 3) {
+        const IntVec number = v != Vec{};
+        numbers += CountOf(number), coarse += CountOf(number & (fixed < 1 << 11) & (fixed > -(1 << 11)));
+      }
+      IntVec rest = fixed;
 #pragma GCC unroll 3
-      for (int k = 0; k < SplitInt8Rows::kCount; ++k) {
-        sum[k] += d[k];
+      for (int k = 0; k < kSlices; ++k) {
+        const IntVec slice = k + 1 < kSlices ? rest << 24 >> 24 : rest;
+        rest = (rest - slice) >> 8;
+        sum[k] += slice;
         *reinterpret_cast<BytesAt*>(to + k * SplitInt8Rows::kChunk + part * kLanes) =
-            __builtin_convertvector(d[k], BytesAt);
+            __builtin_convertvector(slice, BytesAt);
       }
     }
-  for (int k = 0; k < SplitInt8Rows::kCount; ++k) sums[k] = SumOf(sum[k]) * times;
+  for (int k = 0; k < kSlices; ++k) sums[k] = SumOf(sum[k]) * times;
   return tiny || coarse * 4 <= numbers * 3;
 }
-bool SplitInt8Row(const float* x, int64_t k, int64_t block, int32_t times, int8_t* to, int32_t* sums, float* unit) {
-  for (int64_t p = 0; p < k; p += block, to += block * SplitInt8Rows::kCount, sums += SplitInt8Rows::kCount, ++unit)
-    if (!SplitInt8Block(x + p, Min(block, k - p), times, to, sums, unit)) return false;
+template <int kSlices>
+bool SplitInt8RowOf(const float* x, int64_t k, int64_t block, int32_t times, int8_t* to, int32_t* sums, float* unit) {
+  for (int64_t p = 0; p < k; p += block, to += block * kSlices, sums += kSlices, ++unit)
+    if (!SplitInt8Block<kSlices>(x + p, Min(block, k - p), times, to, sums, unit)) return false;
   return true;
+}
+bool SplitInt8Row(const float* x, int64_t k, int64_t block, int slices, int32_t times, int8_t* to, int32_t* sums,
+                  float* unit) {
+  return (slices == 2 ? SplitInt8RowOf<2> : SplitInt8RowOf<3>)(x, k, block, times, to, sums, unit);
 }
 
 // Zeros of each group of a column: none, subtracted from the integers, or added after the scale.
 enum class Zeros { kNone, kSubtracted, kAdded };
 
 // R rows from i on × C vectors of columns from j on.
-template <int R, int C, bool kNibbles, Zeros kZeros>
+template <int kSlices, int R, int C, bool kNibbles, Zeros kZeros>
 __attribute__((noinline)) void SplitInt8Tile(const SplitInt8GemmParams& call, int64_t i, int64_t j) {
-  constexpr int kSlices = SplitInt8Rows::kCount, kChunk = SplitInt8Rows::kChunk;
+  constexpr int kChunk = SplitInt8Rows::kChunk;
   constexpr int64_t kUnitBytes = 4 * kPanel, kRowsOfUnit = kNibbles ? 8 : 4;
   constexpr int kUnits = kChunk / kRowsOfUnit;  // of a chunk
-  constexpr int64_t kZeroBytes = kZeros == Zeros::kAdded ? 4 : 1;
   // one row has two accumulators per column, to hide their latency
   constexpr int kSums = R > 1 || C > 2 ? 1 : 2;
   const DequantGemmParams& g = call.gemm;
   const QuantizedMatrix& b = g.b;
   const int64_t units = (b.k + kRowsOfUnit - 1) / kRowsOfUnit, groups = b.k / b.group, block = call.a.block;
   const int64_t blocks = (b.k + block - 1) / block, blocks_of_group = groups > 1 ? b.group / block : blocks;
+  const int64_t scale_bytes = ByteSize(b.scale_dtype), zero_bytes = ByteSize(b.zero_dtype);
   const char* q[C];
-  const float* scale[C];
+  const char* scale[C];
   const char* zero[C];
 #pragma GCC unroll 8
   for (int c = 0; c < C; ++c) {
     const int64_t column = j + c * kLanes, panel = column / kPanel, within = column % kPanel;
     q[c] = static_cast<const char*>(b.q) + panel * units * kUnitBytes + within * 4;
     const int64_t at = panel * groups * kPanel + within;
-    scale[c] = b.scale != nullptr ? static_cast<const float*>(b.scale) + at : nullptr;
-    if constexpr (kZeros != Zeros::kNone) zero[c] = static_cast<const char*>(b.zero) + at * kZeroBytes;
+    scale[c] = b.scale != nullptr ? static_cast<const char*>(b.scale) + at * scale_bytes : nullptr;
+    if constexpr (kZeros != Zeros::kNone) zero[c] = static_cast<const char*>(b.zero) + at * zero_bytes;
   }
   const PanelPrefetch<(C * kLanes + kPanel - 1) / kPanel> prefetch(units * kUnitBytes);
-  const int64_t scale_prefetch_distance = prefetch.panels * groups * kPanel;
-  const int64_t row = SplitInt8Rows::RowBytes(b.k);
+  const int64_t scale_prefetch_distance = prefetch.panels * groups * kPanel * scale_bytes;
+  const int64_t row = SplitInt8Rows::RowBytes(b.k, kSlices);
   const int8_t* x = call.a.rows + i * row;
   const int32_t* sums = call.a.sums + i * blocks * kSlices;
   const float* unit = call.a.unit + i * blocks;
@@ -181,7 +189,7 @@ __attribute__((noinline)) void SplitInt8Tile(const SplitInt8GemmParams& call, in
     const bool last_of_group = (at + 1) % blocks_of_group == 0;
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      const Vec by = b.scale != nullptr ? Load(scale[c]) : Broadcast(1);
+      const Vec by = b.scale != nullptr ? LoadFloats(scale[c], b.scale_dtype) : Broadcast(1);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         IntVec t[kSlices];
@@ -190,17 +198,18 @@ __attribute__((noinline)) void SplitInt8Tile(const SplitInt8GemmParams& call, in
           t[d] = acc[r][c][d][0];
           if constexpr (kSums > 1) t[d] += acc[r][c][d][1];
         }
-        const Vec f = __builtin_convertvector(t[2], Vec) * 65536 + __builtin_convertvector((t[1] << 8) + t[0], Vec);
+        Vec f = __builtin_convertvector((t[1] << 8) + t[0], Vec);
+        if constexpr (kSlices == 3) f += __builtin_convertvector(t[2], Vec) * 65536;
         total[r][c] += f * unit[r * blocks + at] * by;
         if constexpr (kZeros == Zeros::kAdded)
           if (last_of_group)
             total[r][c] += Broadcast(g.sums[(i + r) * groups + at / blocks_of_group]) *
-                           Load(reinterpret_cast<const float*>(zero[c]));
+                           LoadFloats(zero[c], b.zero_dtype);
       }
       if (last_of_group) {
         if (R == 1 && b.scale != nullptr) __builtin_prefetch(scale[c] + scale_prefetch_distance);
-        if (b.scale != nullptr) scale[c] += kPanel;
-        if constexpr (kZeros != Zeros::kNone) zero[c] += kPanel * kZeroBytes;
+        if (b.scale != nullptr) scale[c] += kPanel * scale_bytes;
+        if constexpr (kZeros != Zeros::kNone) zero[c] += kPanel * zero_bytes;
       }
     }
   }
@@ -218,35 +227,38 @@ __attribute__((noinline)) void SplitInt8Tile(const SplitInt8GemmParams& call, in
     }
 }
 
-template <int R, int C, bool kNibbles, Zeros kZeros>
+template <int kSlices, int R, int C, bool kNibbles, Zeros kZeros>
 SLIPWAY_INLINE void SplitInt8TileRows(const SplitInt8GemmParams& g, int64_t i, int64_t j) {
-  for (; i + R <= g.gemm.m; i += R) SplitInt8Tile<R, C, kNibbles, kZeros>(g, i, j);
-  if constexpr (R > 1) SplitInt8TileRows<R - 1, C, kNibbles, kZeros>(g, i, j);
+  for (; i + R <= g.gemm.m; i += R) SplitInt8Tile<kSlices, R, C, kNibbles, kZeros>(g, i, j);
+  if constexpr (R > 1) SplitInt8TileRows<kSlices, R - 1, C, kNibbles, kZeros>(g, i, j);
 }
 
-template <bool kNibbles, Zeros kZeros>
+template <int kSlices, bool kNibbles, Zeros kZeros>
 void SplitInt8GemmOf(const SplitInt8GemmParams& g) {
   constexpr int kPart = kPanel / kLanes;
   // As many accumulators as registers hold. A row's integers are read once for all columns of a tile.
   constexpr bool kWide = SLIPWAY_ISA_BYTES == 64;
-  constexpr int kRows = kWide ? 3 : 2, kColumns = 2, kColumnsOfOne = kWide ? 4 : 2;
+  constexpr int kRows = !kWide ? 2 : kSlices == 3 ? 3 : 4, kColumns = 2, kColumnsOfOne = kWide ? 4 : 2;
   const int64_t vectors = (g.gemm.b.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
   if (kColumnsOfOne > kPart && g.gemm.m == 1)
     for (; v + kColumnsOfOne <= vectors; v += kColumnsOfOne)
-      SplitInt8TileRows<1, kColumnsOfOne, kNibbles, kZeros>(g, 0, v * kLanes);
+      SplitInt8TileRows<kSlices, 1, kColumnsOfOne, kNibbles, kZeros>(g, 0, v * kLanes);
   if (kColumns > kPart)
     for (; v + kColumns <= vectors; v += kColumns)
-      SplitInt8TileRows<kRows, kColumns, kNibbles, kZeros>(g, 0, v * kLanes);
-  for (; v < vectors; v += kPart) SplitInt8TileRows<kRows, kPart, kNibbles, kZeros>(g, 0, v * kLanes);
+      SplitInt8TileRows<kSlices, kRows, kColumns, kNibbles, kZeros>(g, 0, v * kLanes);
+  for (; v < vectors; v += kPart) SplitInt8TileRows<kSlices, kRows, kPart, kNibbles, kZeros>(g, 0, v * kLanes);
 }
 
 void SplitInt8Gemm(const SplitInt8GemmParams& g) {
-  auto of = [&]<bool kNibbles>() {
-    const QuantizedMatrix& b = g.gemm.b;
-    b.zero == nullptr ? SplitInt8GemmOf<kNibbles, Zeros::kNone>(g)
-    : b.adds_zero     ? SplitInt8GemmOf<kNibbles, Zeros::kAdded>(g)
-                      : SplitInt8GemmOf<kNibbles, Zeros::kSubtracted>(g);
+  const QuantizedMatrix& b = g.gemm.b;
+  auto of = [&]<int kSlices, bool kNibbles>() {
+    b.zero == nullptr ? SplitInt8GemmOf<kSlices, kNibbles, Zeros::kNone>(g)
+    : b.adds_zero     ? SplitInt8GemmOf<kSlices, kNibbles, Zeros::kAdded>(g)
+                      : SplitInt8GemmOf<kSlices, kNibbles, Zeros::kSubtracted>(g);
   };
-  g.gemm.b.nibbles ? of.template operator()<true>() : of.template operator()<false>();
+  if (g.a.slices == 2)
+    b.nibbles ? of.template operator()<2, true>() : of.template operator()<2, false>();
+  else
+    b.nibbles ? of.template operator()<3, true>() : of.template operator()<3, false>();
 }

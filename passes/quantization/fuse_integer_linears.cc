@@ -37,15 +37,18 @@ bool ByRows(const ir::SymInts& block, const Value* x) {
   return last.constant() == -1 || ir::ProvablyEqual(last, x->sizes().back());
 }
 
-// quantize(x, choose_qparams(x)) -> quantize_rows(x)
-absl::Status FormRows(Node* quantize) {
+// quantize(x, choose_qparams(x)) -> quantize_rows(x). Where roundings need not stay, integers are made of x and its
+// scale in f32, as of activations of f32.
+absl::Status FormRows(Node* quantize, bool exact) {
   ir::ArgReader a(*quantize);
   Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
   const ir::Ints block = a.ints("block_size");
   const auto arithmetic = a.dtype("arithmetic"), to = a.dtype("dtype");
   const int64_t low = a.i("quant_min"), high = a.i("quant_max");
-  if (!a.ok() || !ByRows(block) || arithmetic != ir::DType::kFloat32 || to != ir::DType::kInt8 ||
-      scale->dtype() != ir::DType::kFloat32)
+  const auto in_f32 = [&](std::optional<ir::DType> t) {
+    return t == ir::DType::kFloat32 || (!exact && t == x->dtype() && ir::IsLowPrecision(*t));
+  };
+  if (!a.ok() || !ByRows(block) || !in_f32(arithmetic) || to != ir::DType::kInt8 || !in_f32(scale->dtype()))
     return absl::OkStatus();
   Node* made = scale->producer();
   if (!Producer(scale, "torchao.choose_qparams_affine.default") || made->output(0) != scale) return absl::OkStatus();
@@ -198,13 +201,15 @@ absl::Status JoinProduct(Node* mm) {
   return absl::OkStatus();
 }
 
-// linear(dequantize(x), dequantize(q)) in f32
-absl::Status JoinLinear(Node* linear) {
+// linear(dequantize(x), dequantize(q)) in f32; in 16-bit floats, too, where their roundings need not stay
+absl::Status JoinLinear(Node* linear, bool exact) {
   const auto x = ReadDequantized(linear->Get("input").value());
   const auto m = ReadMatrix(*linear);
   constexpr ir::DType kF32 = ir::DType::kFloat32;
+  auto is_float = [&](ir::DType t) { return t == kF32 || (!exact && ir::IsLowPrecision(t)); };
   auto plain = [&](const Dequantized& d) {
-    return d.arithmetic == kF32 && d.dtype == kF32 && d.scale->dtype() == kF32 && !d.scale_dtype && !d.float_zero_point;
+    return is_float(d.arithmetic) && is_float(d.dtype) && is_float(d.scale->dtype()) && (!d.scale_dtype || !exact) &&
+           !d.float_zero_point;
   };
   if (!x || !m || !plain(*x) || !plain(*m) || x->input->dtype() != ir::DType::kInt8 || x->input->rank() == 0)
     return absl::OkStatus();
@@ -215,7 +220,8 @@ absl::Status JoinLinear(Node* linear) {
   const int64_t block = a.i("block_size");
   Value* bias = a.opt_tensor("bias");
   const auto k = m->input->sizes().back().constant();
-  if (!a.ok() || !k || (block != -1 && block != *k && (block % 8 != 0 || block < 1)) || (bias && bias->dtype() != kF32))
+  if (!a.ok() || !k || (block != -1 && block != *k && (block % 8 != 0 || block < 1)) ||
+      (bias && !is_float(bias->dtype())))
     return absl::OkStatus();
   const bool one = x->scale->type().StaticNumel() == 1 && (!x->zero_point || x->zero_point->type().StaticNumel() == 1);
   if (!one && !ByRows(x->block_size)) return absl::OkStatus();
@@ -225,16 +231,17 @@ absl::Status JoinLinear(Node* linear) {
   if (!one)
     for (int d = 0; d + 1 < x->input->rank(); ++d) rows[static_cast<size_t>(d)] = b.Size(x->input, d);
   auto by_rows = [&](Value* v) -> Value* { return v ? b.Call("aten.reshape.default", {v, rows}) : nullptr; };
-  Value* y = b.Call("slipway.integer_linear.default", {x->input, by_rows(x->scale), by_rows(x->zero_point), m->input,
-                                                       m->scale, m->zero_point, bias, block == *k ? -1 : block});
+  Value* y = b.Call("slipway.integer_linear.default",
+                    {x->input, b.Cast(by_rows(x->scale), kF32), by_rows(x->zero_point), m->input, m->scale,
+                     m->zero_point, bias ? b.Cast(bias, kF32) : nullptr, block == *k ? -1 : block});
   if (!b.ok()) return b.status();
-  ReplaceNode(linear, {y});
+  ReplaceNode(linear, {b.Cast(y, linear->output()->dtype())});
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status FormIntegerLinears(ir::Program& p) {
+absl::Status FormIntegerLinears(ir::Program& p, bool exact_casts) {
   std::vector<Node*> quantizations, products, linears;
   for (Node* n : *p.graph) {
     const std::string_view op = n->op_name();
@@ -243,11 +250,11 @@ absl::Status FormIntegerLinears(ir::Program& p) {
     if (op == "slipway.quantized_linear.default") linears.push_back(n);
   }
   for (Node* n : linears)
-    if (absl::Status s = JoinLinear(n); !s.ok()) return s;
+    if (absl::Status s = JoinLinear(n, exact_casts); !s.ok()) return s;
   for (Node* n : products)
     if (absl::Status s = JoinProduct(n); !s.ok()) return s;
   for (Node* n : quantizations)
-    if (absl::Status s = FormRows(n); !s.ok()) return s;
+    if (absl::Status s = FormRows(n, exact_casts); !s.ok()) return s;
   return quantizations.empty() && products.empty() && linears.empty() ? absl::OkStatus() : EliminateDeadCode(p);
 }
 

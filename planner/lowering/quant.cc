@@ -34,12 +34,14 @@ void QuantizedLinear(PlanContext& c) {
       !IsKernelFloat(arithmetic) || !IsKernelFloat(to))
     return c.Unsupported("a matrix of these types");
   // Products are rounded once, scales too; a difference that is not exact is one of f32.
+  const bool exact = c.builder().options().exact_casts;
   const DType product = ir::PromoteTypes(arithmetic, rounded_scale);
   const DType rounded = product != DType::kFloat32 ? product : to;
-  if ((product != DType::kFloat32 && product != to) || (rounded_scale != scale.dtype && scale.dtype != DType::kFloat32))
+  if (exact && product != DType::kFloat32 && product != to) return c.Unsupported("a matrix that is rounded twice");
+  if (exact && (rounded_scale != scale.dtype && scale.dtype != DType::kFloat32))
     return c.Unsupported("a matrix that is rounded twice");
   if (added && (!zero || !low || !high || *low < -128 || *high > 255 || *low > *high || !IsKernelFloat(zero.dtype) ||
-                product != to))
+                (exact && product != to)))
     return c.Unsupported("a zero point of floats of another form");
   if (zero && !added && zero.dtype != q.dtype && arithmetic != DType::kFloat32)
     return c.Unsupported("a zero point of other integers");
@@ -62,7 +64,7 @@ void QuantizedLinear(PlanContext& c) {
   const DType before = rounded_scale == scale.dtype ? DType::kFloat32 : rounded_scale;
   if (c.ok())
     c.Emit("quant_linear", std::move(in), {out}, DType::kFloat32,
-           kernels::QuantLinearAttributes{parts, *NativeType(rounded), *NativeType(before), middle});
+           kernels::QuantLinearAttributes{parts, *NativeType(rounded), *NativeType(before), middle, exact});
   c.Return(out);
 }
 
@@ -73,8 +75,8 @@ void IntegerLinear(PlanContext& c) {
   if (!c.ok()) return;
   if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2))
     return c.Fail("the operands are no matrices");
-  if (x.dtype != DType::kInt8 || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 ||
-      scale.dtype != DType::kFloat32 || (x_zero && x_zero.dtype != DType::kInt8) || (zero && zero.dtype != q.dtype) ||
+  if (x.dtype != DType::kInt8 || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 || !IsKernelFloat(scale.dtype) ||
+      (x_zero && x_zero.dtype != DType::kInt8) || (zero && zero.dtype != q.dtype) ||
       (bias && bias.dtype != DType::kFloat32) || (rounded != DType::kFloat32 && rounded != DType::kBFloat16))
     return c.Unsupported("operands of these types");
   const Dim n = q.sizes[0];

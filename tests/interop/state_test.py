@@ -74,6 +74,13 @@ class Separate(Decoder):
         return [torch.zeros(1, HEADS, 0, DEEP) for _ in range(2 * LAYERS)]
 
 
+class EmptyFirst(Separate):
+    """Each past begins with an empty tensor of one dim, as in transformers' DynamicCache."""
+
+    def forward(self, ids, *past):
+        return super().forward(ids, *(torch.cat([torch.zeros(0), p], dim=-2) for p in past))
+
+
 class Fixed(Decoder):
     """Caches of fixed size, buffers that are written in one of three ways."""
 
@@ -107,7 +114,7 @@ def made(kind, folder, limit=None):
     length = Dim("length", max=limit) if limit else Dim.DYNAMIC
     tokens = torch.zeros(1, 3, dtype=torch.long)
     shapes = [{p.shape.index(5): length} for p in past]
-    dynamic = ({1: Dim.DYNAMIC}, tuple(shapes)) if kind is Separate else ({1: Dim.DYNAMIC}, *shapes)
+    dynamic = ({1: Dim.DYNAMIC}, tuple(shapes)) if issubclass(kind, Separate) else ({1: Dim.DYNAMIC}, *shapes)
     torch.export.save(export(model, (tokens, *past), dynamic_shapes=dynamic, strict=False), folder / "m.pt2")
     return model
 
@@ -117,7 +124,7 @@ def same(got, want):
     return (torch.from_numpy(got) - want).abs().max() <= 1e-5 * want.abs().max()
 
 
-@pytest.mark.parametrize("kind", [Stacked, Separate])
+@pytest.mark.parametrize("kind", [Stacked, Separate, EmptyFirst])
 def test_token_by_token(slipway, tmp_path, kind):
     model = made(kind, tmp_path)
     done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--state", "auto")

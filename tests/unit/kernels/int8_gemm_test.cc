@@ -76,6 +76,9 @@ TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
           g.b = reinterpret_cast<const uint8_t*>(b.data());
           g.offset = packing == Packing::kNr16K4 ? -128 : packing == Packing::kNr16Int4 ? -8 : 0;
           g.scale = scales.data(), g.zero = shifted ? zeros.data() : nullptr;
+          std::vector<uint16_t> narrow;  // the scales are numbers of bf16, too
+          for (float s : scales) narrow.push_back(BF16(s).bits);
+          if (form % 2 == 1) g.scale = narrow.data(), g.scale_dtype = DType::kBF16;
           g.a_stride = isa->row_bytes(k, nibbles);
           std::vector<char> rows(static_cast<size_t>(m * g.a_stride));
           std::vector<int32_t> sums(static_cast<size_t>(m * groups));
@@ -85,6 +88,11 @@ TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
           g.a = rows.data(), g.a_sum = sums.data(), g.a_scale = a_scale.data(),
           g.a_zero = asymmetric ? a_zero.data() : nullptr;
           g.bias = bias.data();
+          std::vector<int32_t> column_sums(scales.size());
+          if (asymmetric && m > 3) {
+            isa->column_sums(g, column_sums.data());
+            g.column_sums = column_sums.data();
+          }
           g.rounded = groups == 1 && form == 0 ? DType::kBF16 : DType::kF32;
           std::vector<float> c(static_cast<size_t>(m * (n + 1)), 7);
           g.c = c.data(), g.c_stride = n + 1;
@@ -165,14 +173,16 @@ struct Split {
   std::vector<float> unit;
   bool whole;
 };
-Split SplitOf(const Int8GemmMicrokernels& isa, const std::vector<float>& x, int64_t m, int64_t block, int32_t times) {
+Split SplitOf(const Int8GemmMicrokernels& isa, const std::vector<float>& x, int64_t m, int64_t block, int32_t times,
+              int slices = 3) {
   const int64_t k = static_cast<int64_t>(x.size()) / m, blocks = (k + block - 1) / block;
-  Split s{std::vector<int8_t>(static_cast<size_t>(m * SplitInt8Rows::RowBytes(k))),
-          std::vector<int32_t>(static_cast<size_t>(m * blocks * SplitInt8Rows::kCount)),
+  Split s{std::vector<int8_t>(static_cast<size_t>(m * SplitInt8Rows::RowBytes(k, slices))),
+          std::vector<int32_t>(static_cast<size_t>(m * blocks * slices)),
           std::vector<float>(static_cast<size_t>(m * blocks)), true};
   for (int64_t i = 0; i < m; ++i)
-    s.whole &= isa.split_row(x.data() + i * k, k, block, times, s.rows.data() + i * SplitInt8Rows::RowBytes(k),
-                             s.sums.data() + i * blocks * SplitInt8Rows::kCount, s.unit.data() + i * blocks);
+    s.whole &=
+        isa.split_row(x.data() + i * k, k, block, slices, times, s.rows.data() + i * SplitInt8Rows::RowBytes(k, slices),
+                      s.sums.data() + i * blocks * slices, s.unit.data() + i * blocks);
   return s;
 }
 
@@ -185,12 +195,12 @@ TEST(Dot, DigitsAreWithinTheirBoundUnderEveryInstructionSet) {
     if (isa == nullptr || isa->split_row == nullptr) continue;
     ++run;
     for (int64_t k : {1, 7, 16, 32, 100, 256, 1000})
-      for (int64_t block : {16, 32, 128})
+      for (const auto& [block, slices] : {std::pair<int64_t, int>(16, 3), {32, 3}, {128, 3}, {32, 2}, {128, 2}})
         for (float size : {0.0f, 1e-44f, 1e-30f, 0x1.fffffep-1f, 0x1.fdfdfcp0f, 0x1.fdfdfep0f, 1.0f, 3e4f, 1e25f}) {
           std::vector<float> x;
           for (int64_t i = 0; i < k; ++i) x.push_back(size * range(random));
           x[0] = -size;
-          const Split s = SplitOf(*isa, x, 1, block, -8);
+          const Split s = SplitOf(*isa, x, 1, block, -8, slices);
           ASSERT_TRUE(s.whole) << name << " " << k << " " << size;
           for (int64_t p = 0; p < k; p += block) {
             const int64_t n = std::min(block, k - p);
@@ -200,16 +210,17 @@ TEST(Dot, DigitsAreWithinTheirBoundUnderEveryInstructionSet) {
             int64_t sums[3] = {};
             for (int64_t i = p; i < p + n; ++i) {
               double value = 0;
-              for (int d = 2; d >= 0; --d) {
-                const int digit = s.rows[static_cast<size_t>(i / 16 * 48 + d * 16 + i % 16)];
+              for (int d = slices - 1; d >= 0; --d) {
+                const int digit = s.rows[static_cast<size_t>(i / 16 * 16 * slices + d * 16 + i % 16)];
                 value = value * 256 + digit, sums[d] += digit;
               }
               value *= static_cast<double>(s.unit[static_cast<size_t>(p / block)]);
               ASSERT_LE(std::fabs(value - static_cast<double>(x[static_cast<size_t>(i)])),
-                        std::max(greatest, 0x1p-103) * 1.01 * 0x1p-23)
+                        std::max(greatest, 0x1p-103) * 1.01 * (slices == 3 ? 0x1p-23 : 0x1p-15))
                   << name << " " << k << " " << size;
             }
-            for (int d = 0; d < 3; ++d) ASSERT_EQ(s.sums[static_cast<size_t>(p / block * 3 + d)], -8 * sums[d]);
+            for (int d = 0; d < slices; ++d)
+              ASSERT_EQ(s.sums[static_cast<size_t>(p / block * slices + d)], -8 * sums[d]);
           }
         }
     // What has no digits: numbers that are none or too great, and blocks whose numbers lie too far apart.
@@ -248,8 +259,9 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
                                           {7, 130, 6, 1},
                                           {1, 64, 640, 4}})
       for (Packing packing : {Packing::kNr16K4, Packing::kNr16Int4, Packing::kNr16UInt4})
-        for (int form = 0; form < 6; ++form) {
-          const bool shifted = form % 3 == 1, added = form % 3 == 2, extreme = form >= 3,
+        for (int form = 0; form < 12; ++form) {
+          const int slices = form < 6 ? 3 : 2;
+          const bool shifted = form % 3 == 1, added = form % 3 == 2, extreme = form / 3 % 2 == 1,
                      nibbles = packing != Packing::kNr16K4;
           if (added && !nibbles) continue;
           const int low = packing == Packing::kNr16K4     ? -128
@@ -263,13 +275,16 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
             q.push_back(static_cast<int8_t>(extreme ? (nibbles ? high : low) : integer(low, high)));
           for (int64_t i = 0; i < n * groups; ++i)
             zero.push_back(static_cast<int8_t>(extreme ? 127 : integer(-9, 9))),
-                scale.push_back(static_cast<float>(integer(1, 64)) / 1000), shift.push_back(normal(random));
+                scale.push_back(static_cast<float>(integer(1, 64)) / 1024), shift.push_back(normal(random));
           for (int64_t i = 0; i < n; ++i) bias.push_back(normal(random));
           const auto b = Panels(q, DType::kI8, k, n, packing), zeros = Panels(zero, DType::kI8, groups, n);
           const auto scales = Panels(scale, DType::kF32, groups, n), shifts = Panels(shift, DType::kF32, groups, n);
           SplitInt8GemmParams g;
           QuantizedMatrix& w = g.gemm.b;
           w.n = n, w.k = k, w.q = b.data(), w.nibbles = nibbles, w.group = k / groups, w.scale = scales.data();
+          std::vector<uint16_t> narrow;  // the scales are numbers of bf16, too
+          for (float s : scales) narrow.push_back(BF16(s).bits);
+          if (slices == 2) w.scale = narrow.data(), w.scale_dtype = DType::kBF16;
           w.offset = packing == Packing::kNr16K4 ? -128 : packing == Packing::kNr16Int4 ? -8 : 0;
           if (shifted) w.zero = zeros.data(), w.zero_dtype = DType::kI8;
           if (added) w.zero = shifts.data(), w.adds_zero = true;
@@ -278,9 +293,9 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
                                 : w.group % 32 == 0  ? 32
                                                      : 16;
           if (groups > 1 && w.group % block != 0) continue;
-          const Split s = SplitOf(*isa, a, m, block, shifted ? 1 : static_cast<int32_t>(w.offset));
+          const Split s = SplitOf(*isa, a, m, block, shifted ? 1 : static_cast<int32_t>(w.offset), slices);
           ASSERT_TRUE(s.whole);
-          g.a = {block, s.rows.data(), s.sums.data(), s.unit.data()};
+          g.a = {block, slices, s.rows.data(), s.sums.data(), s.unit.data()};
           std::vector<float> sums, c(static_cast<size_t>(m * (n + 1)), 7);
           for (int64_t i = 0; i < m * groups; ++i) {
             double sum = 0;
@@ -305,7 +320,8 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
                 double greatest = 0;
                 for (int64_t o = p / block * block; o < std::min(k, (p / block + 1) * block); ++o)
                   greatest = std::max(greatest, std::fabs(static_cast<double>(a[static_cast<size_t>(i * k + o)])));
-                bound += greatest * 1.01 * 0x1p-23 * std::fabs(weight);
+                bound += greatest * 1.01 * (slices == 3 ? 0x1p-23 : 0x1p-15) *
+                         std::fabs(weight - (added ? static_cast<double>(shift[at]) : 0));
               }
               // What digits may differ by, and roundings of f32: a few for each block.
               ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(i * (n + 1) + j)]), want,

@@ -72,7 +72,7 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
           const Tensor in[] = {Dense(DType::kF32, {m, k}), Dense(DType::kI8, {k, n}, packing),
                                Dense(DType::kF32, {groups, n}, Packing::kNr16)};
           const Tensor out[] = {Dense(DType::kF32, {m, n})};
-          const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32), 0};
+          const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32), 0, 1};
           Call c{.in = in, .out = out};
           c.ints = ints;
           const Product p = Of("quant_linear", c);
