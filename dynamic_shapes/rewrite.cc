@@ -169,7 +169,9 @@ absl::Status RenameSymbols(ir::Program& p, const std::vector<NamedSymbol>& named
 std::string NameForDim(const ir::Value& input, int axis, const std::function<bool(const std::string&)>& taken) {
   const int rank = input.rank();
   const bool floats = ir::IsFloating(input.dtype());
-  const auto named = [&](std::string_view word) { return std::string_view(input.name()).find(word) != std::string::npos; };
+  const auto named = [&](std::string_view word) {
+    return std::string_view(input.name()).find(word) != std::string::npos;
+  };
   std::string name;
   if (axis > 0 && (named("cache") || named("past"))) {  // of keys and values: what was computed before
     name = "past";

@@ -21,8 +21,8 @@
 #include "kernels/isa/bf16_gemm.h"
 #include "kernels/isa/int8_gemm.h"
 #include "onnx_model/onnx_graph.h"
-#include "planner/planner.h"
 #include "planner/lowering/rules.h"
+#include "planner/planner.h"
 
 namespace slipway::driver {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "planner/planner.h"
 #include "planner/lowering/rules.h"
+#include "planner/planner.h"
 
 namespace slipway::exporters {
 namespace {

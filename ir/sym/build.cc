@@ -235,8 +235,8 @@ Sym BuildAdd(absl::Span<const Sym> operands) {
   return FromLinear(std::move(form));
 }
 
-// The normal form of a product: constants first, then powers, and a sum times a constant multiplied out. Each step needs
-// what the steps before it took away.
+// The normal form of a product: constants first, then powers, and a sum times a constant multiplied out. Each step
+// needs what the steps before it took away.
 Sym BuildMul(absl::Span<const Sym> operands) {
   if (!AllIntegers(operands)) return BuildInexact(SymKind::kMul, operands);
   if (operands.size() == 1) return operands[0];

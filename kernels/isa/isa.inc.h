@@ -42,8 +42,10 @@ namespace {
 }  // namespace
 
 extern const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE;
-const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {
-    SLIPWAY_ISA_NAME, {kByteAlgorithm, kNibbleAlgorithm}, Int8RowBytes, PackInt8Row, Int8Gemm, Int8ColumnSums, MinMaxRow, QuantizeRow};
+const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAlgorithm, kNibbleAlgorithm},
+                                                      Int8RowBytes,     PackInt8Row,
+                                                      Int8Gemm,         Int8ColumnSums,
+                                                      MinMaxRow,        QuantizeRow};
 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {

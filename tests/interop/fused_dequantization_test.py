@@ -1,6 +1,6 @@
-"""Quantized layers of 16-bit programs in native libraries, whose dequantized weights are multiplied without being rounded
-to 16 bits: each layer is at least as near the exact result as eager torch is, over configurations, sizes and rows;
---exact-casts rounds as eager does.
+"""Quantized layers of 16-bit programs in native libraries, whose dequantized weights are multiplied without being
+rounded to 16 bits: each layer is at least as near the exact result as eager torch is, over configurations, sizes and
+rows; --exact-casts rounds as eager does.
 """
 
 import pytest
