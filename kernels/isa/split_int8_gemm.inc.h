@@ -203,8 +203,8 @@ __attribute__((noinline)) void SplitInt8Tile(const SplitInt8GemmParams& call, in
         total[r][c] += f * unit[r * blocks + at] * by;
         if constexpr (kZeros == Zeros::kAdded)
           if (last_of_group)
-            total[r][c] += Broadcast(g.sums[(i + r) * groups + at / blocks_of_group]) *
-                           LoadFloats(zero[c], b.zero_dtype);
+            total[r][c] +=
+                Broadcast(g.sums[(i + r) * groups + at / blocks_of_group]) * LoadFloats(zero[c], b.zero_dtype);
       }
       if (last_of_group) {
         if (R == 1 && b.scale != nullptr) __builtin_prefetch(scale[c] + scale_prefetch_distance);
