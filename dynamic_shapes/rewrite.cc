@@ -173,7 +173,7 @@ std::string NameForDim(const ir::Value& input, int axis, const std::function<boo
     return std::string_view(input.name()).find(word) != std::string::npos;
   };
   std::string name;
-  if (axis > 0 && (named("cache") || named("past"))) {  // of keys and values: what was computed before
+  if (axis > 0 && rank >= 4 && (named("cache") || named("past"))) {  // of keys and values: what was computed before
     name = "past";
     for (int k = 2; taken(name); ++k) name = text::StrCat("past_", k);
     return name;
