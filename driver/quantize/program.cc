@@ -94,9 +94,12 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
 
 absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
                                                                 const std::string& folder) {
-  if (const std::vector<std::string> missing = WeightsWithoutValues(p); p.weights.empty() && !missing.empty())
-    return MissingWeights(missing, kGiveWeights);
   const std::vector<LinearLayer> layers = passes::FindLinears(p);
+  if (const std::vector<std::string> missing = WeightsWithoutValues(p);
+      !missing.empty() && (p.weights.empty() || std::any_of(layers.begin(), layers.end(), [&](const LinearLayer& l) {
+                             return !p.weights.contains(l.weight) && !p.objects.contains(l.weight);
+                           })))
+    return MissingWeights(p, missing, kGiveWeights);
   std::map<std::string, size_t> linear;
   for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;
   const auto has = [&](const std::string& name) { return p.weights.contains(name); };

@@ -561,7 +561,12 @@ absl::StatusOr<std::vector<PickleLeaf>> ReadLeaves(io::Bytes archive) {
 
 absl::Status CheckPickle(io::Bytes archive) { return Open(std::move(archive)).status(); }
 
-absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) { return Read(std::move(archive), {}, /*nested=*/false); }
+absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) {
+  TorchZipOptions options;
+  options.unpickle.inert_names = {"torch._utils _rebuild_meta_tensor_no_storage",
+                                  "torch._export.serde.serialize _reconstruct_fake_tensor"};
+  return Read(std::move(archive), options, /*nested=*/false);
+}
 
 absl::StatusOr<Named> ReadTensorSubclass(io::Bytes archive) {
   TorchZipOptions options;
