@@ -57,7 +57,9 @@ absl::Status JoinWeights(ir::Program& p, const GivenTensors& given, const Source
   }
   if (!wrong.empty() || !sources.missing.empty()) {
     std::vector<std::string> parts, items = sources.missing;
-    if (!items.empty()) parts.push_back(text::StrCat(items.size(), " names of the program are missing"));
+    if (!items.empty())
+      parts.push_back(text::StrCat(
+          items.size(), items.size() == 1 ? " name of the program is missing" : " names of the program are missing"));
     if (!wrong.empty())
       parts.push_back(text::StrCat(wrong.size(), wrong.size() == 1 ? " tensor does not fit" : " tensors do not fit"));
     items.insert(items.end(), wrong.begin(), wrong.end());
@@ -68,8 +70,8 @@ absl::Status JoinWeights(ir::Program& p, const GivenTensors& given, const Source
   if (casts > 0) {
     std::vector<std::string> pairs;
     for (const auto& [from, to] : types) pairs.push_back(text::StrCat(ir::Name(from), " to ", ir::Name(to)));
-    notes->push_back(
-        text::StrCat(casts, " tensors of --weights are cast to the program's types: ", text::Join(pairs, ", ")));
+    notes->push_back(text::StrCat(casts, casts == 1 ? " tensor of --weights is" : " tensors of --weights are",
+                                  " cast to the program's types: ", text::Join(pairs, ", ")));
   }
   for (auto& [name, t] : taken) p.weights.insert_or_assign(name, std::move(t));
   for (const std::string& note : sources.notes) notes->push_back(text::StrCat("--weights: ", note));
@@ -78,8 +80,8 @@ absl::Status JoinWeights(ir::Program& p, const GivenTensors& given, const Source
     std::vector<std::string> names;
     for (const auto& [name, t] : given)
       if (!used.contains(name) && names.size() < kShown) names.push_back(name);
-    notes->push_back(text::StrCat(unused, " tensors of --weights are not used: ", text::Join(names, ", "),
-                                  unused > kShown ? ", …" : ""));
+    notes->push_back(text::StrCat(unused, unused == 1 ? " tensor of --weights is" : " tensors of --weights are",
+                                  " not used: ", text::Join(names, ", "), unused > kShown ? ", …" : ""));
   }
   return absl::OkStatus();
 }

@@ -26,8 +26,9 @@ std::string HowToMakeBuffers(const ir::Program& p, const std::vector<std::string
     if ((s.kind != ir::InputSpec::kBuffer || s.persistent) && s.kind != ir::InputSpec::kTensorConstant) continue;
     if (std::find(names.begin(), names.end(), s.target) == names.end()) continue;
     return text::StrCat("no checkpoint holds '", s.target,
-                        "', which the model computes when it is made: export with parameters alone on the device meta, "
-                        "buffers on the CPU (accelerate.init_empty_weights)");
+                        "', which the model computes when it is made: export with buffers on the CPU "
+                        "(accelerate.init_empty_weights(include_buffers=False)), or give its values in another file of "
+                        "--weights");
   }
   return "";
 }
