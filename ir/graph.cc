@@ -310,6 +310,17 @@ Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorR
   return p.graph->AddInput(std::move(value_name), std::move(type));
 }
 
+std::vector<std::string> AbsentWeights(const Program& p) {
+  std::vector<std::string> names;
+  for (const InputSpec& s : p.input_specs)
+    if ((s.kind == InputSpec::kParameter || (s.kind == InputSpec::kBuffer && s.persistent)) &&
+        !p.weights.contains(s.target) && !p.objects.contains(s.target))
+      names.push_back(s.target);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 text::Set UpdatedWeights(const Program& p) {
   text::Set names;
   for (const OutputSpec& s : p.output_specs)

@@ -390,6 +390,9 @@ struct Program {
 // returns.
 Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorRef t, std::string value_name);
 
+// The names of the parameters and persistent buffers that the program has no values of, read or not; sorted.
+std::vector<std::string> AbsentWeights(const Program& p);
+
 // The names of weights that a run of the program writes: what is computed of their values holds for the first run only.
 text::Set UpdatedWeights(const Program& p);
 

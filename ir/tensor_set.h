@@ -17,6 +17,8 @@ struct TensorSet {
   // Tensors that are there and have no plain form, each with what it is ("a sparse tensor"): refused by name where they
   // are wanted.
   std::map<std::string, std::string> unreadable;
+  // Of programs: parameters and persistent buffers of which the file holds no values.
+  std::vector<std::string> without_values;
   std::map<std::string, std::string> metadata;
   std::vector<std::string> notes;  // what was left out, for people
 };

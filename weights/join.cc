@@ -2,9 +2,9 @@
 // once.
 #include "weights/join.h"
 
-#include <algorithm>
-#include <cctype>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/list_error.h"
 #include "base/text.h"
@@ -24,25 +24,22 @@ absl::Status FitsWeight(const ir::Program& p, size_t input, ir::DType dtype, con
   return absl::InvalidArgumentError(text::StrCat(name, " is ", found.ToString(), ", the program wants ", t.ToString()));
 }
 
-absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given,
-                         const JoinOptions& options, std::vector<std::string>* notes) {
-  std::vector<std::string> missing, wrong;
+absl::Status JoinWeights(ir::Program& p, const GivenTensors& given, const Sources& sources, const std::string& folder,
+                         std::vector<std::string>* notes) {
+  std::vector<std::string> wrong;
   std::map<std::string, ir::TensorRef> taken;  // as they are
-  std::vector<std::string> made_names;
   std::vector<WeightToMake> made;
+  std::map<std::pair<std::string, ir::DType>, size_t> made_from;  // what weights share is made once
+  std::vector<std::pair<std::string, size_t>> made_names;
+  std::set<std::pair<ir::DType, ir::DType>> types;
   int casts = 0;
-  std::set<std::string> used;
+  std::set<std::string> seen, used;
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
-    if (s.kind != ir::InputSpec::kParameter && s.kind != ir::InputSpec::kBuffer) continue;
-    auto it = given.find(s.target);
-    if (it == given.end()) {
-      if ((!p.weights.contains(s.target) && !p.objects.contains(s.target)) || (s.persistent && !options.allow_missing))
-        missing.push_back(s.target);
-      continue;
-    }
-    used.insert(s.target);
-    const ir::ShardedTensor& from = it->second;
+    const auto source = sources.given.find(s.target);
+    if (!s.is_weight() || source == sources.given.end() || !seen.insert(s.target).second) continue;
+    used.insert(source->second);
+    const ir::ShardedTensor& from = given.at(source->second);
     // Another floating-point type is cast where it would fit otherwise.
     const ir::DType wanted = p.graph->inputs()[i]->type().dtype;
     const bool cast = FindCast(from.dtype, wanted) != nullptr;
@@ -50,57 +47,43 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
       wrong.emplace_back(fits.message());
     } else if (cast || !from.whole()) {
       casts += cast;
-      made_names.push_back(s.target);
-      made.push_back({from, cast ? wanted : from.dtype, {}});
+      if (cast) types.emplace(from.dtype, wanted);
+      const auto [at, fresh] = made_from.try_emplace({source->second, wanted}, made.size());
+      if (fresh) made.push_back({from, cast ? wanted : from.dtype, {}});
+      made_names.emplace_back(s.target, at->second);
     } else {
       taken[s.target] = *from.whole();
     }
   }
-  const auto no = [](const std::string& what) { return absl::InvalidArgumentError(text::StrCat("--weights: ", what)); };
-  if (!wrong.empty()) return no(text::Join(wrong, "; "));
-  if (!missing.empty())
-    return ListError(text::StrCat("--weights: ", missing.size(), " names of the program are missing"), missing);
-  if (absl::Status s = MakeWeights(made, options.folder); !s.ok()) return s;
-  for (size_t i = 0; i < made.size(); ++i) taken[made_names[i]] = std::move(made[i].made);
-  if (casts > 0) notes->push_back(text::StrCat(casts, " tensors of --weights are cast to the program's types"));
+  if (!wrong.empty() || !sources.missing.empty()) {
+    std::vector<std::string> parts, items = sources.missing;
+    if (!items.empty())
+      parts.push_back(text::StrCat(
+          items.size(), items.size() == 1 ? " name of the program is missing" : " names of the program are missing"));
+    if (!wrong.empty())
+      parts.push_back(text::StrCat(wrong.size(), wrong.size() == 1 ? " tensor does not fit" : " tensors do not fit"));
+    items.insert(items.end(), wrong.begin(), wrong.end());
+    return ListError(text::StrCat("--weights: ", text::Join(parts, ", ")), items);
+  }
+  if (absl::Status s = MakeWeights(made, folder); !s.ok()) return s;
+  for (const auto& [name, at] : made_names) taken[name] = made[at].made;
+  if (casts > 0) {
+    std::vector<std::string> pairs;
+    for (const auto& [from, to] : types) pairs.push_back(text::StrCat(ir::Name(from), " to ", ir::Name(to)));
+    notes->push_back(text::StrCat(casts, casts == 1 ? " tensor of --weights is" : " tensors of --weights are",
+                                  " cast to the program's types: ", text::Join(pairs, ", ")));
+  }
   for (auto& [name, t] : taken) p.weights.insert_or_assign(name, std::move(t));
+  for (const std::string& note : sources.notes) notes->push_back(text::StrCat("--weights: ", note));
   if (size_t unused = given.size() - used.size(); unused > 0) {
+    constexpr size_t kShown = 10;
     std::vector<std::string> names;
     for (const auto& [name, t] : given)
-      if (!used.contains(name)) names.push_back(name);
-    notes->push_back(text::StrCat(unused, " tensors of --weights are not used: ", text::Join(names, ", ")));
+      if (!used.contains(name) && names.size() < kShown) names.push_back(name);
+    notes->push_back(text::StrCat(unused, unused == 1 ? " tensor of --weights is" : " tensors of --weights are",
+                                  " not used: ", text::Join(names, ", "), unused > kShown ? ", …" : ""));
   }
   return absl::OkStatus();
-}
-
-std::string RenameThatFits(const ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given) {
-  std::vector<std::string_view> missing;
-  for (const ir::InputSpec& s : p.input_specs)
-    if ((s.kind == ir::InputSpec::kParameter || (s.kind == ir::InputSpec::kBuffer && s.persistent)) &&
-        !given.contains(s.target))
-      missing.push_back(s.target);
-  if (missing.empty()) return "";
-  // The program's beginning: nothing, or up to a dot of the first name; the file's is what then stands before the rest.
-  const std::string_view first = missing[0];
-  for (size_t cut = 0; cut != std::string_view::npos;
-       cut = first.find('.', cut) == first.npos ? first.npos : first.find('.', cut) + 1) {
-    const std::string_view to = first.substr(0, cut), rest = first.substr(cut);
-    for (const auto& [name, tensor] : given) {
-      std::string_view from = name;
-      if (!text::ConsumeSuffix(&from, rest) || (!from.empty() && !from.ends_with('.')) || from == to) continue;
-      const bool all = std::all_of(missing.begin(), missing.end(), [&](std::string_view m) {
-        return m.starts_with(to) && given.contains(text::StrCat(from, m.substr(to.size())));
-      });
-      if (!all) continue;
-      std::string out = "^";
-      for (char c : from) {
-        if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') out += '\\';
-        out += c;
-      }
-      return text::StrCat(out, "=>", to);
-    }
-  }
-  return "";
 }
 
 }  // namespace slipway::weights

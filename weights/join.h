@@ -4,13 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "ir/graph.h"
-#include "ir/sharded.h"
+#include "weights/sources.h"
 
 namespace slipway::weights {
 
@@ -18,20 +17,12 @@ namespace slipway::weights {
 // InvalidArgument saying what both are, where it cannot.
 absl::Status FitsWeight(const ir::Program& p, size_t input, ir::DType dtype, const std::vector<int64_t>& sizes);
 
-struct JoinOptions {
-  bool allow_missing = false;  // weights that are not given stay as they are
-  std::string folder = ".";    // where values that must be made are kept, in a file without a name
-};
-
-// Replaces the program's parameters and buffers by the tensors given; those of another floating-point type are cast,
-// those in pieces (distributed checkpoints) put together. InvalidArgument names all mismatches or all missing names at
-// once; on any error the program is as it was. What was cast and what is not used are notes.
-absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given,
-                         const JoinOptions& options, std::vector<std::string>* notes);
-
-// An expression for names (names.h), "^model\.=>", that gives the program all the values that JoinWeights() misses,
-// where the names differ by their beginning alone; "" where none does.
-std::string RenameThatFits(const ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given);
+// Gives the program's weights the tensors that `sources` names for them; those of another floating-point type are cast,
+// those in pieces (distributed checkpoints) put together. InvalidArgument names all that are missing or do not fit at
+// once; on any error the program is as it was. What was cast and what is not used are notes. Values that must be made
+// are kept in a file without a name in `folder`.
+absl::Status JoinWeights(ir::Program& p, const GivenTensors& given, const Sources& sources, const std::string& folder,
+                         std::vector<std::string>* notes);
 
 }  // namespace slipway::weights
 

@@ -23,9 +23,7 @@
 #include "io/inflated.h"
 #include "passes/complex/io.h"
 #include "passes/narrow_floats.h"
-#include "weights/join.h"
 #include "weights/make_weights.h"
-#include "weights/names.h"
 
 namespace slipway::driver {
 namespace {
@@ -298,34 +296,6 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
     metadata.emplace_back("slipway.source_digest", std::move(digest));
   metadata.insert(metadata.end(), extra_metadata.begin(), extra_metadata.end());
   return metadata;
-}
-
-absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
-  std::map<std::string, ir::ShardedTensor> given;
-  auto names = weights::NameRules::Parse({}, {}, o.rename);
-  if (!names.ok()) return UsageError(std::string(names.status().message()));
-  for (const std::string& path : o.weights) {
-    auto set = OpenTensors(path, o.key);
-    if (!set.ok()) return set.status();
-    std::erase_if(set->unreadable, [&](const auto& t) { return !p.weights.contains(*names->Apply(t.first)); });
-    if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
-    for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
-    for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
-    for (auto& [name, t] : set->sharded)
-      if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)
-        return absl::InvalidArgumentError(text::StrCat("--weights: '", now, "' is there twice"));
-  }
-  const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
-  absl::Status s = weights::JoinWeights(p, given, {.allow_missing = o.allow_missing, .folder = folder}, &summary.lines);
-  if (!absl::IsInvalidArgument(s)) return s;
-  if (const std::string rename = weights::RenameThatFits(p, given); !rename.empty())
-    return WithHelp(WithPlace(WithId(absl::InvalidArgumentError(text::StrCat(
-                                         "--weights: the names differ from the program's by their beginning alone")),
-                                     id::kMissingWeights),
-                              o.weights.size() == 1 ? o.weights[0] : ""),
-                    text::StrCat("--rename '", rename, "' makes them the program's"));
-  return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
-                  "slipway diff compares both; --allow-missing keeps the archive's values of those that are missing");
 }
 
 absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& reader, const Target& target,

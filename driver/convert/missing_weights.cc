@@ -21,14 +21,32 @@ std::vector<std::string> WeightsWithoutValues(const ir::Program& p) {
   return names;
 }
 
+std::string HowToMakeBuffers(const ir::Program& p, const std::vector<std::string>& names) {
+  for (const ir::InputSpec& s : p.input_specs) {
+    if ((s.kind != ir::InputSpec::kBuffer || s.persistent) && s.kind != ir::InputSpec::kTensorConstant) continue;
+    if (std::find(names.begin(), names.end(), s.target) == names.end()) continue;
+    return text::StrCat("no checkpoint holds '", s.target,
+                        "', which the model computes when it is made: export with buffers on the CPU "
+                        "(accelerate.init_empty_weights(include_buffers=False)), or give its values in another file of "
+                        "--weights");
+  }
+  return "";
+}
+
 absl::Status MissingWeights(const std::vector<std::string>& names, std::string_view how) {
   const std::string what =
       names.size() == 1 ? "1 weight has no values" : text::StrCat(names.size(), " weights have no values");
   return WithHelp(WithId(ListError(what, names), id::kMissingWeights), how);
 }
 
-absl::Status OrMissingWeights(const std::vector<std::string>& names, absl::Status refusal, std::string_view how) {
-  return absl::IsUnimplemented(refusal) && !names.empty() ? MissingWeights(names, how) : refusal;
+absl::Status MissingWeights(const ir::Program& p, const std::vector<std::string>& names, std::string_view how) {
+  const std::string made = HowToMakeBuffers(p, names);
+  return MissingWeights(names, made.empty() ? how : text::StrCat(how, "; ", made));
+}
+
+absl::Status OrMissingWeights(const ir::Program& p, const std::vector<std::string>& names, absl::Status refusal,
+                              std::string_view how) {
+  return absl::IsUnimplemented(refusal) && !names.empty() ? MissingWeights(p, names, how) : refusal;
 }
 
 }  // namespace slipway::driver

@@ -110,7 +110,7 @@ absl::Status Write(Conversion& c, bool package) {
   auto planned = planner::LegalizeAndPlan(c.program(), plan_options, &unsupported);
   if (!planned.ok())
     return OrMissingWeights(
-        WeightsWithoutValues(c.program()),
+        c.program(), WeightsWithoutValues(c.program()),
         unsupported.empty() ? planned.status() : UnsupportedError(unsupported, kByKernels, kHowKernels), kGiveWeights);
   planner::ChooseWeightsToPack(*planned);
 

@@ -94,7 +94,8 @@ absl::Status WriteOnnx(Conversion& c) {
     return UsageError(std::string(s.message()));
   exporters::OnnxReport failure;
   auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);
-  if (!report.ok() && !failure.missing_weights.empty()) return MissingWeights(failure.missing_weights, kGiveWeights);
+  if (!report.ok() && !failure.missing_weights.empty())
+    return MissingWeights(c.program(), failure.missing_weights, kGiveWeights);
   if (!report.ok() && failure.unsupported.empty()) return report.status();
   if (!report.ok())
     return UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset),

@@ -167,9 +167,10 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::to>("to", kEvery, "onnx|pt2|so|native-pt2|safetensors|torch",
                  "the format, where OUT's suffix does not say it"),
     Flag<&O::weights>(
-        "weights", kPrograms, "FILE",
-        "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name; names they "
-        "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
+        "weights", kEvery, "FILE",
+        "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name, or by what "
+        "follows one beginning (`model.`) that all names have or lack; names they lack are an error, and so are other "
+        "shapes and types, but floating-point types are cast to the program's, and tied weights share their values. "
         "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
         ConvertFlag::kSeveral),
     Flag<&O::dynamic>(
@@ -183,7 +184,7 @@ inline constexpr ConvertFlag kTable[] = {
                         "new names of dynamic dimensions: `s77=batch`; may be repeated"),
     Flag<&O::require_dynamic>("require-dynamic", kPrograms, "INPUT:AXIS",
                               "exit code 4 with the reason where that dimension is static; may be repeated"),
-    Flag<&O::allow_missing>("allow-missing", kPrograms, "",
+    Flag<&O::allow_missing>("allow-missing", kEvery, "",
                             "names that the files of `--weights` lack keep the archive's values"),
     Flag<&O::key>("key", kEvery, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),

@@ -14,6 +14,11 @@ absl::Status WritePt2(Conversion& c) {
   options.progress = o.progress;
   for (const auto& p : c.archive.programs) DropUnsafeSampleInputs(*p, c.summary);
   for (const auto& [key, value] : o.metadata) c.archive.extra_files[key] = value;
+  for (const auto& p : c.archive.programs)
+    if (const size_t absent = ir::AbsentWeights(*p).size(); absent > 0 && !o.no_weights)
+      c.summary.lines.push_back(text::StrCat(absent, absent == 1 ? " weight has" : " weights have",
+                                             " no values: torch loads the archive once convert --weights has given "
+                                             "them"));
   auto report = exporters::ExportPt2({{&c.archive, o.output}}, options, o.dry_run);
   if (!report.ok()) return report.status();
   c.summary.weight_bytes = report->weight_bytes;

@@ -9,6 +9,7 @@
 #include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/convert/missing_weights.h"
 #include "driver/convert/ranks.h"
 #include "driver/edge/format.h"
 #include "driver/edge/target.h"
@@ -92,6 +93,27 @@ int KeepScales(std::vector<weights::NamedTensor>& tensors) {
   return kept;
 }
 
+// The tensors of an input; of a program those that --weights gives it, under its names and of its types.
+absl::StatusOr<ir::TensorSet> TensorsOf(Conversion& c, const std::string& path) {
+  if (c.options.weights.empty()) return c.reader.Tensors(path, c.options.key);
+  ASSIGN_OR_RETURN(ir::Archive archive, c.reader.Programs(path));
+  if (c.options.inputs.size() != 1 || archive.programs.size() != 1)
+    return UsageError("--weights goes with one program");
+  RETURN_IF_ERROR(JoinWeightFiles(*archive.programs[0], c.options, c.summary));
+  ASSIGN_OR_RETURN(ir::TensorSet set, WeightsOf(std::vector<const ir::Program*>{archive.programs[0].get()}));
+  for (const std::string& name : set.without_values)
+    set.notes.push_back(text::StrCat("'", name, "', which the program does not read, has no values and is left out"));
+  set.without_values.clear();
+  return set;
+}
+
+// Which tensors are kept, and their names; --rename is of those of --weights where that is given.
+absl::StatusOr<weights::NameRules> NamesOf(const ConvertOptions& o) {
+  auto names =
+      weights::NameRules::Parse(o.include, o.exclude, o.weights.empty() ? o.rename : std::vector<std::string>());
+  return names.ok() ? std::move(names) : UsageError(std::string(names.status().message()));
+}
+
 absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   const ir::DType to = ir::DTypeFromName(c.options.dtype).value_or(ir::DType::kUnknown);
   Chosen out;
@@ -105,8 +127,10 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   std::map<std::pair<const ir::Storage*, int64_t>, Place> places;
   Storages storages;
   for (const std::string& path : c.options.inputs) {
-    auto set = c.reader.Tensors(path, c.options.key);
+    auto set = TensorsOf(c, path);
     if (!set.ok()) return WithPlace(set.status(), path);
+    std::erase_if(set->without_values, [&](const std::string& name) { return !names.Apply(name); });
+    if (!set->without_values.empty()) return WithPlace(MissingWeights(set->without_values, kGiveWeights), path);
     storages.Add(*set);
     out.metadata.merge(set->metadata);
     for (std::string& note : set->notes) c.summary.lines.push_back(text::StrCat(path, ": ", note));
@@ -251,9 +275,8 @@ absl::Status WriteTensors(Conversion& c) {
   const ConvertOptions& o = c.options;
   auto options = OptionsOf(o);
   if (!options.ok()) return options.status();
-  auto names = weights::NameRules::Parse(o.include, o.exclude, o.rename);
-  if (!names.ok()) return UsageError(std::string(names.status().message()));
-  auto chosen = Choose(c, *names);
+  ASSIGN_OR_RETURN(const weights::NameRules names, NamesOf(o));
+  auto chosen = Choose(c, names);
   if (!chosen.ok()) return chosen.status();
   if (o.shards > static_cast<int>(chosen->tensors.size()))
     return absl::InvalidArgumentError(
@@ -274,9 +297,8 @@ absl::Status WriteCheckpoint(Conversion& c) {
   const ConvertOptions& o = c.options;
   if (IsFolder(o.output))
     return UsageError("a torch.save checkpoint is one file", "end its name in .pt or .bin; shards are safetensors");
-  auto names = weights::NameRules::Parse(o.include, o.exclude, o.rename);
-  if (!names.ok()) return UsageError(std::string(names.status().message()));
-  ASSIGN_OR_RETURN(const Chosen chosen, Choose(c, *names));
+  ASSIGN_OR_RETURN(const weights::NameRules names, NamesOf(o));
+  ASSIGN_OR_RETURN(const Chosen chosen, Choose(c, names));
   std::vector<exporters::NamedTensor> tensors;
   for (const weights::NamedTensor& t : chosen.tensors) {
     RETURN_IF_ERROR(WithPlace(ir::Validate(t.tensor), t.name));

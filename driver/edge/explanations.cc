@@ -35,8 +35,10 @@ constexpr Explanation kExplanations[] = {
     {id::kMissingWeights, kBad,
      "Weights that are needed have no values, or the files of `--weights` lack names of the program or hold tensors of "
      "another type or size. All are listed.",
-     "Give all files with `--weights`; `--allow-missing` keeps the values that the archive has. `slipway diff` "
-     "compares names, types and sizes of both.",
+     "Give all files with `--weights`, or the checkpoint's folder; a program that was exported on torch's device meta "
+     "has "
+     "no values of its own. `--allow-missing` keeps the values that the archive has. `slipway diff` compares names, "
+     "types and sizes of both.",
      "slipway convert model.pt2 --weights model.safetensors -o model.onnx"},
     {id::kUnsupportedOps, kNotSupported,
      "The program has operators that the target (ONNX at the opset asked for, or native kernels) cannot express. Each "

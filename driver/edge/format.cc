@@ -457,10 +457,13 @@ absl::Status CheckReadable(const TensorSet& set) {
 
 absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs) {
   TensorSet set;
-  for (const ir::Program* p : programs)
+  for (const ir::Program* p : programs) {
+    const std::string before = programs.size() > 1 ? text::StrCat(p->name, ".") : "";
     for (const auto& [name, tensor] : p->weights)
-      if (!set.tensors.emplace(programs.size() > 1 ? text::StrCat(p->name, ".", name) : name, tensor).second)
+      if (!set.tensors.emplace(before + name, tensor).second)
         return absl::InvalidArgumentError(text::StrCat("two weights are named '", name, "'"));
+    for (const std::string& name : ir::AbsentWeights(*p)) set.without_values.push_back(before + name);
+  }
   set.metadata["format"] = "pt";
   return set;
 }

@@ -71,8 +71,8 @@ absl::StatusOr<ir::TensorSet> OpenWholeTensors(const std::string& path, const st
 // Unimplemented, naming them, where a set has tensors that are not read (TensorSet::unreadable).
 absl::Status CheckReadable(const ir::TensorSet& set);
 
-// The weights of programs; of several, each name with its program's before it. InvalidArgument where two come out
-// alike.
+// The weights of programs; of several, each name with its program's before it, and those without values beside them.
+// InvalidArgument where two come out alike.
 absl::StatusOr<ir::TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs);
 
 // Tells whether two source files hold the same, at no cost per weight byte: "sha256:…" of the names, sizes and CRC-32s

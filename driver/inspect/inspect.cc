@@ -1,6 +1,7 @@
 // What inspect finds in a file, by its format.
 #include "driver/inspect/inspect.h"
 
+#include <limits>
 #include <set>
 
 #include "base/byte_count.h"
@@ -66,6 +67,16 @@ TensorRow WeightRow(std::string name, std::string kind, const ir::TensorRef& t) 
   return row;
 }
 
+// What a tensor takes; the most that can be said where that is more. A graph may claim any sizes.
+uint64_t DenseBytes(ir::DType dtype, const std::vector<int64_t>& sizes) {
+  uint64_t bits = static_cast<uint64_t>(ir::BitSize(dtype));
+  for (int64_t s : sizes)
+    if (s == 0) return 0;
+  for (int64_t s : sizes)
+    if (__builtin_mul_overflow(bits, static_cast<uint64_t>(s), &bits)) return std::numeric_limits<uint64_t>::max() / 8;
+  return bits / 8 + (bits % 8 != 0);
+}
+
 void Count(const ir::Graph& g, ProgramReport& r, std::set<const ir::Graph*>& seen) {
   for (const ir::Node* n : g) {
     ++r.nodes;
@@ -119,6 +130,7 @@ ProgramReport ReportOf(const ir::Program& p) {
     } else {
       r.weights.push_back(Row(s.target, kInputs[s.kind], v.type()));
       r.weights.back().stored = false;
+      if (const auto sizes = v.type().StaticSizes()) r.weights.back().lacking = DenseBytes(v.type().dtype, *sizes);
     }
   }
   for (size_t i = 0; i < p.output_specs.size(); ++i) {
@@ -353,7 +365,7 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
   if (absl::Status s = passes::RunPasses(passes::kPreparation, p, context); !s.ok()) return s;
   NameOutputs(p, names);
   auto planned = planner::LegalizeAndPlan(p);
-  if (!planned.ok()) return OrMissingWeights(WeightsWithoutValues(p), planned.status(), kJoinWeights);
+  if (!planned.ok()) return OrMissingWeights(p, WeightsWithoutValues(p), planned.status(), kJoinWeights);
   return exporters::CHeader(exporters::InterfaceOf(p.name, *planned), stem);
 }
 

@@ -32,9 +32,10 @@ struct TensorRow {
   std::string dtype;  // "f32"; "i64", "f64" and "bool" for symbolic numbers; "" for others
   std::vector<std::string> shape;
   bool is_tensor = true;
-  std::string value;   // symbolic numbers: the expression; constants: the value
-  uint64_t bytes = 0;  // weights: of the dense tensor
-  bool stored = true;  // weights: whether the file holds the values
+  std::string value;     // symbolic numbers: the expression; constants: the value
+  uint64_t bytes = 0;    // weights: of the dense tensor
+  bool stored = true;    // weights: whether the file holds the values
+  uint64_t lacking = 0;  // weights without values: the bytes that they would have
 };
 
 struct ProgramReport {

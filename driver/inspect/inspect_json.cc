@@ -1,4 +1,5 @@
 // Reports of inspect as JSON (schemas/inspect.schema.json).
+#include <algorithm>
 #include <limits>
 
 #include "base/byte_count.h"
@@ -97,6 +98,8 @@ void PutKernels(json::Writer& j, const KernelsReport& r) {
   j.EndArray().EndObject();
 }
 
+constexpr uint64_t kMostBytes = std::numeric_limits<int64_t>::max();
+
 void PutProgram(json::Writer& j, const ProgramReport& p) {
   j.BeginObject();
   j.Key("name").String(p.name);
@@ -136,9 +139,15 @@ void PutProgram(json::Writer& j, const ProgramReport& p) {
   for (const auto& [name, count] : p.ops) j.Key(name).Int(count);
   j.EndObject();
   PutRows(j, "weights", p.weights, true);
-  uint64_t bytes = 0;
-  for (const TensorRow& r : p.weights) bytes += r.bytes;
+  uint64_t bytes = 0, lacking = 0, lacking_bytes = 0;
+  for (const TensorRow& r : p.weights) {
+    bytes += r.bytes;
+    lacking += !r.stored;
+    if (__builtin_add_overflow(lacking_bytes, r.lacking, &lacking_bytes)) lacking_bytes = kMostBytes;
+  }
   j.Key("weight_bytes").Int(bytes);
+  j.Key("weights_without_values").Int(lacking);
+  j.Key("bytes_without_values").Int(std::min(lacking_bytes, kMostBytes));
   j.EndObject();
 }
 

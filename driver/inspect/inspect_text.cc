@@ -1,7 +1,11 @@
 // Reports of inspect as tables for people.
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
 
 #include "base/byte_count.h"
+#include "base/name_pattern.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "driver/edge/format.h"
@@ -53,35 +57,78 @@ class Table {
     Rows(cells);
   }
   void Weights(const std::vector<TensorRow>& rows, bool all) {
-    if (rows.empty()) return;
-    uint64_t bytes = 0, missing = 0;
-    std::map<std::string, std::pair<uint64_t, uint64_t>> by_dtype;
-    for (const TensorRow& r : rows) {
-      bytes += r.bytes;
-      missing += !r.stored;
-      auto& [count, size] = by_dtype[r.dtype];
-      ++count;
-      size += r.bytes;
-    }
-    std::vector<std::string> totals;
-    for (const auto& [dtype, total] : by_dtype)
-      totals.push_back(text::StrCat(total.first, " ", dtype, " of ", text::ByteCount(total.second)));
-    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", text::ByteCount(bytes), " (",
-                      text::Join(totals, ", "), ")", missing ? text::StrCat(", ", missing, " without values") : ""));
-    std::vector<std::vector<std::string>> cells;
-    for (const TensorRow& r : rows) {
-      if (!all && cells.size() == kShownWeights) break;
-      cells.push_back({Shown(r.name), TypeText(r), r.stored ? text::ByteCount(r.bytes) : "no values",
-                       r.kind == "parameter" ? "" : r.kind});
-    }
-    Rows(cells);
-    if (cells.size() < rows.size())
-      Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
+    std::vector<const TensorRow*> stored, lacking;
+    for (const TensorRow& r : rows) (r.stored ? stored : lacking).push_back(&r);
+    Stored(stored, all);
+    Lacking(lacking, all);
   }
   std::string Take() { return std::move(out_); }
 
  private:
   std::string out_;
+
+  void Stored(const std::vector<const TensorRow*>& rows, bool all) {
+    if (rows.empty()) return;
+    uint64_t bytes = 0;
+    std::map<std::string, std::pair<uint64_t, uint64_t>> by_dtype;
+    for (const TensorRow* r : rows) {
+      bytes += r->bytes;
+      auto& [count, size] = by_dtype[r->dtype];
+      ++count;
+      size += r->bytes;
+    }
+    std::vector<std::string> totals;
+    for (const auto& [dtype, total] : by_dtype)
+      totals.push_back(text::StrCat(total.first, " ", dtype, " of ", text::ByteCount(total.second)));
+    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", text::ByteCount(bytes), " (",
+                      text::Join(totals, ", "), ")"));
+    std::vector<std::vector<std::string>> cells;
+    for (const TensorRow* r : rows) {
+      if (!all && cells.size() == kShownWeights) break;
+      cells.push_back({Shown(r->name), TypeText(*r), text::ByteCount(r->bytes), r->kind == "parameter" ? "" : r->kind});
+    }
+    Rows(cells);
+    if (cells.size() < rows.size())
+      Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
+  }
+
+  // Weights that the file has no values of, layers of a stack in one line.
+  void Lacking(const std::vector<const TensorRow*>& rows, bool all) {
+    if (rows.empty()) return;
+    struct Group {
+      const TensorRow* first;
+      std::string pattern;
+      uint64_t count = 0, bytes = 0;
+    };
+    std::vector<Group> groups;
+    std::map<std::tuple<std::string, std::string, std::string>, size_t> places;
+    uint64_t bytes = 0;
+    const auto add = [](uint64_t* sum, uint64_t n) {
+      if (__builtin_add_overflow(*sum, n, sum)) *sum = std::numeric_limits<uint64_t>::max();
+    };
+    for (const TensorRow* r : rows) {
+      std::string pattern = all ? r->name : text::NamePattern(r->name);
+      const auto [at, fresh] = places.try_emplace({pattern, TypeText(*r), r->kind}, groups.size());
+      if (fresh) groups.push_back({r, std::move(pattern)});
+      Group& g = groups[at->second];
+      ++g.count;
+      add(&g.bytes, r->lacking);
+      add(&bytes, r->lacking);
+    }
+    Line(text::StrCat("  without values: ", Plural(rows.size(), "tensor"), " of ", text::ByteCount(bytes),
+                      " (convert --weights gives them)"));
+    std::vector<std::vector<std::string>> cells;
+    uint64_t shown = 0;
+    for (const Group& g : groups) {
+      if (!all && cells.size() == kShownWeights) break;
+      shown += g.count;
+      cells.push_back({g.count == 1 ? Shown(g.first->name) : text::StrCat(Shown(g.pattern), "  (", g.count, ")"),
+                       TypeText(*g.first), text::ByteCount(g.bytes),
+                       g.first->kind == "parameter" ? "" : g.first->kind});
+    }
+    Rows(cells);
+    if (shown < rows.size()) Line(text::StrCat("    … ", rows.size() - shown, " more (--weights lists all)"));
+  }
 };
 
 // "avx512: widened in registers", or with the numbers of rows before each; "or" where other sizes decide.

@@ -23,6 +23,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/utf8.h"
+#include "driver/convert/missing_weights.h"
 #include "driver/edge/format.h"
 #include "driver/edge/version.h"
 #include "driver/minify/check.h"
@@ -552,6 +553,10 @@ absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
   ASSIGN_OR_RETURN(const Check check,
                    Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, onnx, o.timeout, o.memory}));
   const std::unique_ptr<ir::Program> original = ir::Clone(*program);
+  // Without values a program is looked at and converted, as far as that goes, but not run.
+  const std::vector<std::string> absent = onnx ? std::vector<std::string>() : WeightsWithoutValues(*program);
+  if (!absent.empty() && (o.check == "run" || o.check.starts_with("accuracy:")))
+    return MissingWeights(*original, absent, kJoinWeights);
   std::unique_ptr<ir::Program> other;
   if (!check.other().empty()) {
     ASSIGN_OR_RETURN(other, ReadOne(check.other()));
@@ -575,6 +580,8 @@ absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
                                 id::kDoesNotFail),
                      o.input);
   }
+  if (!absent.empty() && prober.target().failure == id::kMissingWeights && !o.check.starts_with("diagnostic:"))
+    return MissingWeights(*original, absent, kJoinWeights);
   absl::Status searched = minifier::Search(prober, prober.names(), {prober.data().symbols()});
   if (!searched.ok() && !absl::IsCancelled(searched)) return searched;
   if (searched.ok()) RETURN_IF_ERROR(prober.Confirm());

@@ -279,11 +279,12 @@ absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, abs
   copy->output_specs.clear();
   planner::PlanEvaluator evaluator({.memory_limit = o.memory_limit, .threads = o.threads});
   const auto prepared = evaluator.Prepare(std::move(copy), names);
-  if (!prepared.ok()) return OrMissingWeights(WeightsWithoutValues(p), prepared.status(), kGiveWeights);
+  if (!prepared.ok()) return OrMissingWeights(p, WeightsWithoutValues(p), prepared.status(), kGiveWeights);
   for (size_t i = 0; i < samples.size(); ++i) {
     const std::string where = text::StrCat("sample ", i, " of calibration data");
     auto values = (*prepared)->Run(samples[i]);
-    if (!values.ok()) return WithPlace(OrMissingWeights(WeightsWithoutValues(p), values.status(), kGiveWeights), where);
+    if (!values.ok())
+      return WithPlace(OrMissingWeights(p, WeightsWithoutValues(p), values.status(), kGiveWeights), where);
     for (size_t l = 0; l < layers.size(); ++l)
       for (const std::string& v : layers[l].values)
         if (absl::Status s = AddInputs((*values)[place[v]], *statistics[l], workers); !s.ok())

@@ -128,8 +128,13 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
 
 absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
                                                                 const std::string& folder) {
-  if (const std::vector<std::string> missing = WeightsWithoutValues(p); p.weights.empty() && !missing.empty())
-    return MissingWeights(missing, kGiveWeights);
+  // One without values would stay as it is without a word.
+  const std::vector<std::string> missing = WeightsWithoutValues(p);
+  bool matrices = p.weights.empty() && !missing.empty();
+  for (size_t i = 0; i < p.input_specs.size(); ++i)
+    matrices |= p.input_specs[i].is_weight() && p.graph->inputs()[i]->type().sizes.size() >= 2 &&
+                std::binary_search(missing.begin(), missing.end(), p.input_specs[i].target);
+  if (matrices) return MissingWeights(p, missing, kGiveWeights);
   const std::vector<LinearLayer> layers = passes::FindLinears(p);
   std::map<std::string, size_t> linear;
   for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;

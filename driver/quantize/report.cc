@@ -9,6 +9,7 @@
 
 #include "base/byte_count.h"
 #include "base/json.h"
+#include "base/name_pattern.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -19,17 +20,6 @@ std::string Format(const char* format, double v) {
   char buffer[48];
   std::snprintf(buffer, sizeof buffer, format, v);
   return buffer;
-}
-
-// Numbers between dots as a star.
-std::string Pattern(const std::string& name) {
-  std::string out;
-  for (std::string_view part : text::Split(name, '.')) {
-    if (!out.empty()) out += '.';
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    out += number ? std::string_view("*") : part;
-  }
-  return out;
 }
 
 // Rows of one line of the table.
@@ -45,7 +35,7 @@ std::vector<Line> Lines(const QuantizeReport& r) {
   std::map<std::tuple<std::string, std::string, std::string>, size_t> places;
   std::vector<Line> lines;
   for (const QuantizedRow& row : r.rows) {
-    const std::string pattern = Pattern(row.name);
+    const std::string pattern = text::NamePattern(row.name);
     const auto [it, fresh] = places.emplace(std::tuple(pattern, row.config, row.why), lines.size());
     if (fresh) lines.push_back({pattern, &row});
     Line& line = lines[it->second];

@@ -216,7 +216,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
   if (!planned.ok()) {
     const bool kernels = absl::IsUnimplemented(planned.status()) && !lacking.empty();
-    return OrMissingWeights(WeightsWithoutValues(p),
+    return OrMissingWeights(p, WeightsWithoutValues(p),
                             kernels ? UnsupportedError(lacking, kByKernels, kHowKernels) : planned.status(),
                             kJoinWeights);
   }

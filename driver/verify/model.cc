@@ -37,12 +37,13 @@ class ProgramModel : public VerifyModel {
         if (const ir::Value* v = out.value()) names_.push_back(v->name());
       missing_ = WeightsWithoutValues(*copy);
       auto prepared = planner::PlanEvaluator(PlanOptionsOf(options_, plugins_)).Prepare(std::move(copy));
-      if (!prepared.ok()) return OrMissingWeights(missing_, prepared.status(), kJoinWeights);
+      if (!prepared.ok()) return OrMissingWeights(*program_, missing_, prepared.status(), kJoinWeights);
       prepared_ = *std::move(prepared);
     }
     std::vector<absl::StatusOr<Tensors>> results = RunAll(*prepared_, sets);
     for (const auto& result : results)  // sizes are planned one by one where no plan serves all
-      if (absl::IsUnimplemented(result.status()) && !missing_.empty()) return MissingWeights(missing_, kJoinWeights);
+      if (absl::IsUnimplemented(result.status()) && !missing_.empty())
+        return MissingWeights(*program_, missing_, kJoinWeights);
     return results;
   }
 

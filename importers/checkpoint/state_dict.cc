@@ -84,10 +84,24 @@ class Collector {
   std::map<const char*, std::shared_ptr<const ir::Storage>> arrays_;
 };
 
+// What rebuilds tensors without values: of the device meta, and of FakeTensorMode.
+constexpr const char* kWithoutValues[] = {"torch._utils _rebuild_meta_tensor_no_storage",
+                                          "torch._export.serde.serialize _reconstruct_fake_tensor"};
+
 // Either form of torch.save.
 absl::StatusOr<TorchCheckpoint> Open(io::Bytes file, const TorchZipOptions& options = {}) {
   if (LooksLikeTorchLegacy(file.data())) return OpenTorchLegacy(std::move(file), options.unpickle);
   return OpenTorchZip(std::move(file), options);
+}
+
+absl::StatusOr<TorchCheckpoint> OpenWithValues(io::Bytes file) {
+  TorchZipOptions options;
+  options.unpickle.inert_names.assign(std::begin(kWithoutValues), std::end(kWithoutValues));
+  auto checkpoint = Open(std::move(file), options);
+  if (!checkpoint.ok()) return checkpoint;
+  for (const PickleValue& v : checkpoint->object.values())
+    if (v.is(PickleKind::kObject)) return absl::UnimplementedError("there are tensors without values among them");
+  return checkpoint;
 }
 
 absl::StatusOr<Named> Read(io::Bytes archive, const TorchZipOptions& options, bool nested) {
@@ -551,7 +565,7 @@ absl::Status AddLeaves(const PickleValue& value, Collector& c, std::vector<Pickl
 }  // namespace
 
 absl::StatusOr<std::vector<PickleLeaf>> ReadLeaves(io::Bytes archive) {
-  auto checkpoint = Open(std::move(archive));
+  auto checkpoint = OpenWithValues(std::move(archive));
   if (!checkpoint.ok()) return checkpoint.status();
   Collector c(*checkpoint);
   std::vector<PickleLeaf> leaves;
@@ -559,9 +573,13 @@ absl::StatusOr<std::vector<PickleLeaf>> ReadLeaves(io::Bytes archive) {
   return leaves;
 }
 
-absl::Status CheckPickle(io::Bytes archive) { return Open(std::move(archive)).status(); }
+absl::Status CheckPickle(io::Bytes archive) { return OpenWithValues(std::move(archive)).status(); }
 
-absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) { return Read(std::move(archive), {}, /*nested=*/false); }
+absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) {
+  TorchZipOptions options;
+  options.unpickle.inert_names.assign(std::begin(kWithoutValues), std::end(kWithoutValues));
+  return Read(std::move(archive), options, /*nested=*/false);
+}
 
 absl::StatusOr<Named> ReadTensorSubclass(io::Bytes archive) {
   TorchZipOptions options;

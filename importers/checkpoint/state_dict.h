@@ -17,7 +17,8 @@ namespace slipway::importers {
 // Each takes a file of torch.save, in its zip form or the one before 1.6 (torch_legacy.h).
 
 // The tensors of a file whose value is a dict of name -> tensor, in the order written. Tensors of one
-// storage share it. Values that are no tensors are left out; a value that is no dict is InvalidArgument.
+// storage share it. Values that are no tensors are left out, and tensors without values (of the device meta, of
+// FakeTensorMode); a value that is no dict is InvalidArgument.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive);
 
 // What a checkpoint holds, whatever else is pickled with it (UnpickleOptions::records).

@@ -264,6 +264,9 @@ PickleValue* UnpickleMachine::MakeParameter(const Args& args) {
     subclass->items_.assign(args.values[0]->items().begin(), args.values[0]->items().end());
     return subclass;
   }
+  // A parameter of what the caller lets pass is the record of it.
+  if (!args.values.empty() && args.values[0]->is(PickleKind::kObject))
+    return NewRecord(args.values[0]->text(), {this, args.callee, args.values[0]->items()});
   const PickleValue* data = args.Of(0, PickleKind::kTensor, "a tensor");
   if (data == nullptr) return nullptr;
   bool requires_grad = true;

@@ -50,6 +50,8 @@ absl::StatusOr<ir::Device> AsDevice(const Json& j) {
   ir::Device d;
   ASSIGN_OR_RETURN(const Json* type, j.Get("type"));
   ASSIGN_OR_RETURN(std::string_view name, type->AsString());
+  // The device of programs that were exported without values: what they compute is computed elsewhere.
+  if (name == kMetaDevice) return d;
   d.type = std::string(name);
   if (const Json* index = j.Find("index"); index && !index->is_null()) {
     ASSIGN_OR_RETURN(int64_t i, index->AsInt());
@@ -273,6 +275,9 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ParseProgram(std::string_view text,
 
 absl::StatusOr<PayloadMeta> ParsePayloadMeta(const Json& j) {
   PayloadMeta m;
+  if (const Json* device = j.Find("device"); device && device->is_object())
+    if (const Json* type = device->Find("type"); type && type->is_string())
+      m.on_meta = *type->AsString() == kMetaDevice;
   ASSIGN_OR_RETURN(const Json* dtype, j.Get("dtype"));
   ASSIGN_OR_RETURN(m.dtype, AsDType(*dtype));
   auto integer = [](const Json& e) -> absl::StatusOr<int64_t> {

@@ -2,6 +2,7 @@
 // with raw weights (2.9 …). See docs/formats.md for the members of each.
 #include "importers/pt2/pt2.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -54,9 +55,19 @@ absl::Status AddWeight(ir::Program& p, std::string name, ir::TensorRef t, std::s
   return absl::OkStatus();
 }
 
+// Weights that were saved without values, with their types: of models on the device meta or of FakeTensorMode.
+using Absent = std::map<std::string, PayloadMeta>;
+
+// torch writes a tensor without values as a member of 0 bytes, into which it joins all of a type. An empty tensor's
+// member has 0 bytes as well, and its values are all there; a member that was cut short has a checksum.
+bool IsAbsent(const PayloadMeta& meta, const ZipEntry& payload) {
+  const bool empty = std::find(meta.sizes.begin(), meta.sizes.end(), 0) != meta.sizes.end();
+  return !empty && (meta.on_meta || (payload.size == 0 && payload.compressed_size == 0 && payload.crc32 == 0));
+}
+
 // B-raw: a JSON config of payloads beside raw storages.
 absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std::string& config, const std::string& dir,
-                            ir::Program& p) {
+                            ir::Program& p, Absent& absent) {
   const ZipEntry* entry = zip.Find(config);
   if (!entry) return absl::OkStatus();
   auto text = zip.ReadAll(*entry, kMaxJson);
@@ -97,6 +108,10 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
     if (!meta || !meta->is_object()) return absl::InvalidArgumentError(text::StrCat(where, ": no tensor_meta"));
     auto parsed = ParsePayloadMeta(*meta);
     if (!parsed.ok()) return Annotate(parsed.status(), where);
+    if (IsAbsent(*parsed, *payload)) {
+      absent.emplace(std::move(name), *std::move(parsed));
+      continue;
+    }
     auto storage = storages.Of(*payload);
     if (!storage.ok()) return Annotate(storage.status(), where);
     ir::TensorRef t;
@@ -111,7 +126,8 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
   return absl::OkStatus();
 }
 
-// A and B-pickle: a torch.save archive inside the archive, holding a dict of name -> tensor.
+// A and B-pickle: a torch.save archive inside the archive, holding a dict of name -> tensor. Those without values are
+// left out of it.
 absl::Status ReadPickledWeights(const ZipReader& zip, Storages& storages, const std::string& member, ir::Program& p) {
   const ZipEntry* entry = zip.Find(member);
   if (!entry || entry->size == 0) return absl::OkStatus();
@@ -130,19 +146,24 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const ZipReader& zip, const
   return ParseProgram(*text, member);
 }
 
-// Every weight the signature names must fit what the graph says of it; weights may be absent (a weightless archive).
-absl::Status CheckWeights(const ir::Program& p, std::string_view where) {
+// Every weight the signature names must fit what the graph says of it, those without values too; weights may be missing
+// (a weightless archive).
+absl::Status CheckWeights(const ir::Program& p, const Absent& absent, std::string_view where) {
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
-    auto it = p.weights.find(s.target);
-    if (s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant || it == p.weights.end()) continue;
+    if (s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant) continue;
+    const auto it = p.weights.find(s.target);
+    const auto without = absent.find(s.target);
+    if (it == p.weights.end() && without == absent.end()) continue;
+    const ir::DType dtype = it != p.weights.end() ? it->second.dtype : without->second.dtype;
+    const std::vector<int64_t>& found = it != p.weights.end() ? it->second.sizes : without->second.sizes;
     const ir::Type& t = p.graph->inputs()[i]->type();
     if (!t.is_tensor()) continue;
-    if (t.dtype != it->second.dtype)
-      return absl::InvalidArgumentError(text::StrCat(where, ": '", s.target, "' is ", ir::Name(it->second.dtype),
+    if (t.dtype != dtype)
+      return absl::InvalidArgumentError(text::StrCat(where, ": '", s.target, "' is ", ir::Name(dtype),
                                                      " in the archive and ", ir::Name(t.dtype), " in the graph"));
     auto sizes = t.StaticSizes();
-    if (sizes && *sizes != it->second.sizes)
+    if (sizes && *sizes != found)
       return absl::InvalidArgumentError(text::StrCat(where, ": '", s.target, "' has other sizes in the archive than ",
                                                      t.ToString(), " in the graph"));
   }
@@ -228,6 +249,7 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
       if (!program.ok()) return program.status();
       ir::Program& p = **program;
       p.name = name;
+      Absent absent;
       struct {
         const char *dir, *config;
       } kinds[] = {{"data/weights/", "_weights_config.json"}, {"data/constants/", "_constants_config.json"}};
@@ -236,10 +258,10 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
         std::string pickled = text::StrCat(dir, name, ".pt");
         absl::Status s = zip.Find(pickled)
                              ? ReadPickledWeights(zip, storages, pickled, p)
-                             : ReadRawWeights(zip, storages, text::StrCat(dir, name, kind.config), dir, p);
+                             : ReadRawWeights(zip, storages, text::StrCat(dir, name, kind.config), dir, p, absent);
         if (!s.ok()) return s;
       }
-      if (absl::Status s = CheckWeights(p, member); !s.ok()) return s;
+      if (absl::Status s = CheckWeights(p, absent, member); !s.ok()) return s;
       if (absl::Status s = KeepSampleInputs(zip, storages, text::StrCat(folder, "data/sample_inputs/", name, ".pt"), p);
           !s.ok())
         return s;
@@ -252,7 +274,7 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
     ir::Program& p = **program;
     for (const char* member : {"serialized_state_dict.pt", "serialized_constants.pt"})
       if (absl::Status s = ReadPickledWeights(zip, storages, member, p); !s.ok()) return s;
-    if (absl::Status s = CheckWeights(p, kProgramA); !s.ok()) return s;
+    if (absl::Status s = CheckWeights(p, {}, kProgramA); !s.ok()) return s;
     if (absl::Status s = KeepSampleInputs(zip, storages, "serialized_example_inputs.pt", p); !s.ok()) return s;
     if (absl::Status s = ReadExtraFiles(zip, "extra_files/", archive); !s.ok()) return s;
     archive.programs.push_back(*std::move(program));

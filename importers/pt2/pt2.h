@@ -1,5 +1,6 @@
 // Reads PT2 archives of torch 2.5 … 2.13 into ir::Archive. Only headers and graphs are read: weights stay references
-// into the mapped file.
+// into the mapped file. Those that were saved without values (torch's device meta, FakeTensorMode) are not among the
+// program's weights.
 #ifndef SLIPWAY_IMPORTERS_PT2_PT2_H_
 #define SLIPWAY_IMPORTERS_PT2_PT2_H_
 

@@ -14,10 +14,10 @@ lists() {  # lists HELP COMMAND...
   only kept
 }
 for target in onnx so native-pt2; do
-  lists '--weights FILE gives them' slipway convert "$sample" -o out/kept --to $target
+  lists '--weights FILE or FOLDER gives them' slipway convert "$sample" -o out/kept --to $target
   [ "$(cat out/kept)" = kept ]
 done
-lists '--weights FILE gives them' slipway quantize "$sample" -o out/none.pt2 --config int8-weight-only
+lists '--weights FILE or FOLDER gives them' slipway quantize "$sample" -o out/none.pt2 --config int8-weight-only
 "$PYTHON" - <<'PY'
 import json, struct
 header = json.dumps({f"input.{i}": {"dtype": "I64", "shape": [1, 2], "data_offsets": [16 * i, 16 * i + 16]} for i in (0,

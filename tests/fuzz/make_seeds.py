@@ -62,6 +62,7 @@ def seeds(slipway):
     for data in (good, deflated, archives.flat(b"\x80\x02}."), archives.pack({"a": b""}), archives.pack({})):
         yield "zip", data
     yield "pt2", good
+    yield "pt2", archives.pack(archives.members() | {"m/data/weights/weight_0": b""})  # a weight without values
     yield "pt2", archives.flat(b"\x80\x02}.")
     yield "program", json.dumps(archives.program()).encode()
     for data in pickled():

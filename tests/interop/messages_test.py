@@ -77,27 +77,36 @@ def test_inputs_beside_others(slipway, program, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given,program_has,rename",
+    "given,program_has,rename,note",
     [
-        ("model.", "", r"^model\.=>"),
-        ("module._orig_mod.", "", r"^module\._orig_mod\.=>"),
-        ("", "body.", "^=>body."),
-        ("net.", "body.", r"^net\.=>body."),
+        ("model.", "", r"^model\.=>", "'model.NAME' there is 'NAME' of the program"),
+        ("module._orig_mod.", "", r"^module\._orig_mod\.=>", "'module.NAME' there is 'NAME' of the program, wrappers"),
+        ("", "body.", "^=>body.", "'NAME' there is 'body.NAME' of the program"),
+        ("net.", "body.", r"^net\.=>body.", "'net.NAME' there is 'body.NAME' of the program"),
     ],
 )
-def test_weights_under_a_prefix(slipway, program, tmp_path, given, program_has, rename):
+def test_weights_under_a_prefix(slipway, program, tmp_path, given, program_has, rename, note):
     net, path = program
     save_file(
         {given + k.removeprefix(program_has): v + 1 for k, v in net.state_dict().items()}, tmp_path / "w.safetensors"
     )
-    refused = slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", status=3)
-    assert f"help: --rename '{rename}'" in refused.stderr and "SW1010" in cause(refused.stderr)
-    assert "body.0.weight" not in cause(refused.stderr)
-    slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", "--rename", rename)
-    got = torch.export.load(tmp_path / "o.pt2").state_dict
-    assert got.keys() == net.state_dict().keys() and all(
-        torch.equal(got[k], v + 1) for k, v in net.state_dict().items()
-    )
+    flags = ("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2")
+    for renamed in ((), ("--rename", rename)):
+        assert (note in slipway(*flags, *renamed).stderr) == (not renamed)
+        got = torch.export.load(tmp_path / "o.pt2").state_dict
+        assert got.keys() == net.state_dict().keys() and all(
+            torch.equal(got[k], v + 1) for k, v in net.state_dict().items()
+        )
+
+
+def test_a_part_under_a_prefix(slipway, program, tmp_path):
+    net, path = program
+    state = {("other." if "0." in k else "") + k: v + 1 for k, v in net.state_dict().items()}
+    save_file(state, tmp_path / "w.safetensors")
+    flags = ("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2")
+    refused = slipway(*flags, status=3)
+    assert r"help: --rename '^other\.=>'" in refused.stderr and "SW1010" in cause(refused.stderr)
+    slipway(*flags, "--rename", r"^other\.=>")
 
 
 def test_weights_that_differ_otherwise_are_listed(slipway, program, tmp_path):

@@ -1,0 +1,92 @@
+// --weights: files and folders whose tensors the weights of a program take.
+#include "weights/join.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "driver/convert/convert.h"
+#include "driver/convert/missing_weights.h"
+#include "driver/edge/diagnostic.h"
+#include "driver/edge/format.h"
+#include "driver/edge/target.h"
+#include "importers/json.h"
+#include "io/mapped_file.h"
+#include "weights/names.h"
+#include "weights/sources.h"
+
+namespace slipway::driver {
+namespace {
+
+bool SaysTied(const importers::json::Value& config) {
+  const importers::json::Value* tied = config.is_object() ? config.Find("tie_word_embeddings") : nullptr;
+  return tied && tied->is_bool() && *tied->AsBool();
+}
+
+// Whether the config.json beside a checkpoint says that the last layer has the values of the embedding: such
+// checkpoints hold them once.
+bool HasTiedEmbeddings(const std::string& path) {
+  constexpr uint64_t kMost = uint64_t{1} << 24;
+  auto file = io::MappedFile::Open(text::StrCat(IsFolder(path) ? path : FolderOf(path), "/config.json"));
+  if (!file.ok() || (*file)->size() > kMost) return false;
+  const absl::Span<const uint8_t> data = (*file)->data();
+  const auto config = importers::json::Document::Parse({reinterpret_cast<const char*>(data.data()), data.size()});
+  if (!config.ok() || !config->root().is_object()) return false;
+  const importers::json::Value* text = config->root().Find("text_config");
+  return SaysTied(config->root()) || (text && SaysTied(*text));
+}
+
+// The next step where names are missing, of which some have no values in the program either.
+std::string HowToComplete(const ir::Program& p, const std::vector<std::string>& missing) {
+  if (missing.empty()) return "slipway diff compares both";
+  if (const std::string made = HowToMakeBuffers(p, missing); !made.empty()) return made;
+  const bool kept =
+      std::all_of(missing.begin(), missing.end(), [&](const std::string& name) { return p.weights.contains(name); });
+  return kept ? "slipway diff compares both; --allow-missing keeps the archive's values of those that are missing"
+              : "slipway inspect --weights lists the names of a file; --rename changes those of --weights, which takes "
+                "several files";
+}
+
+}  // namespace
+
+absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
+  weights::GivenTensors given;
+  auto names = weights::NameRules::Parse({}, {}, o.rename);
+  if (!names.ok()) return UsageError(std::string(names.status().message()));
+  weights::SourceOptions options{.allow_missing = o.allow_missing};
+  std::set<std::string_view> wanted;
+  for (const ir::InputSpec& s : p.input_specs)
+    if (s.is_weight()) wanted.insert(s.target);
+  for (const std::string& path : o.weights) {
+    auto set = OpenTensors(path, o.key);
+    if (!set.ok()) return set.status();
+    std::erase_if(set->unreadable, [&](const auto& t) { return !wanted.contains(*names->Apply(t.first)); });
+    if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
+    for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
+    for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
+    for (auto& [name, t] : set->sharded)
+      if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)
+        return absl::InvalidArgumentError(text::StrCat("--weights: '", now, "' is there twice"));
+    options.tied_embeddings |= HasTiedEmbeddings(path);
+  }
+  const auto refuse = [&](absl::Status s, std::string_view how) {
+    return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
+                    how);
+  };
+  auto sources = weights::FindSources(p, given, options);
+  if (!sources.ok())
+    return refuse(absl::InvalidArgumentError(text::StrCat("--weights: ", sources.status().message())),
+                  "--rename '^BEGINNING=>' chooses one, with what is before NAME there");
+  // Beside the output, which may be a folder that is yet to be made.
+  std::string_view output = o.output;
+  while (output.size() > 1 && output.ends_with('/')) output.remove_suffix(1);
+  const std::string folder = output.empty() ? "." : FolderOf(std::string(output));
+  absl::Status s = weights::JoinWeights(p, given, *sources, folder, &summary.lines);
+  if (!absl::IsInvalidArgument(s)) return s;
+  if (const std::string rename = weights::RenameThatFits(p, given, sources->missing); !rename.empty())
+    return refuse(std::move(s), text::StrCat("--rename '", rename, "' gives the missing names values"));
+  return refuse(std::move(s), HowToComplete(p, sources->missing));
+}
+
+}  // namespace slipway::driver
