@@ -42,9 +42,9 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
       continue;
     }
     used.insert(s.target);
-    const ir::ShardedTensor& from = it->second;
-    // Another floating-point type is cast where it would fit otherwise.
+    // Another floating-point type is computed, or cast, where it would fit otherwise.
     const ir::DType wanted = p.graph->inputs()[i]->type().dtype;
+    const ir::ShardedTensor from = it->second.In(wanted);
     const bool cast = FindCast(from.dtype, wanted) != nullptr;
     if (absl::Status fits = FitsWeight(p, i, cast ? wanted : from.dtype, from.sizes); !fits.ok()) {
       wrong.emplace_back(fits.message());

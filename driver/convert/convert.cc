@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "driver/convert/output_names.h"
 #include "driver/edge/format.h"
 #include "driver/edge/paths.h"
+#include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "driver/inspect/shapes.h"
 #include "driver/quantize/quantize.h"
@@ -301,6 +303,9 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
 
 absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
   std::map<std::string, ir::ShardedTensor> given;
+  std::set<std::string_view> takes;  // names of the program's weights
+  for (const ir::InputSpec& s : p.input_specs)
+    if (s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer) takes.insert(s.target);
   auto names = weights::NameRules::Parse({}, {}, o.rename);
   if (!names.ok()) return UsageError(std::string(names.status().message()));
   for (const std::string& path : o.weights) {
@@ -309,6 +314,14 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
     std::erase_if(set->unreadable, [&](const auto& t) { return !p.weights.contains(*names->Apply(t.first)); });
     if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
+    // A program of quantized layers takes their parts as they are.
+    const auto wanted = [&](const std::string& name) { return takes.contains(*names->Apply(name)); };
+    std::set<std::string> held;
+    for (const auto& [name, t] : set->tensors) held.insert(*names->Apply(name));
+    for (const auto& [name, t] : set->sharded) held.insert(*names->Apply(name));
+    if (!std::all_of(takes.begin(), takes.end(), [&](std::string_view t) { return held.contains(std::string(t)); }))
+      RETURN_IF_ERROR(
+          WithPlace(DequantizeTensors(path, ir::DType::kUnknown, wanted, &*set, &summary.lines).status(), path));
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
     for (auto& [name, t] : set->sharded)
       if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)

@@ -59,7 +59,7 @@ class Table {
     for (const TensorRow& r : rows) {
       bytes += r.bytes;
       missing += !r.stored;
-      auto& [count, size] = by_dtype[r.dtype];
+      auto& [count, size] = by_dtype[r.form.empty() ? r.dtype : "quantized"];
       ++count;
       size += r.bytes;
     }
@@ -72,7 +72,9 @@ class Table {
     for (const TensorRow& r : rows) {
       if (!all && cells.size() == kShownWeights) break;
       cells.push_back({Shown(r.name), TypeText(r), r.stored ? text::ByteCount(r.bytes) : "no values",
-                       r.kind == "parameter" ? "" : r.kind});
+                       !r.form.empty()         ? Shown(r.form)
+                       : r.kind == "parameter" ? ""
+                                               : r.kind});
     }
     Rows(cells);
     if (cells.size() < rows.size())
@@ -163,6 +165,7 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
                         k.cap.empty() ? "" : text::StrCat(" (capped by SLIPWAY_ISA=", k.cap, ")")));
     t.Rows(ProductCells(k));
   }
+  if (!r.quantization.empty()) t.Line(text::StrCat("  quantized: ", Shown(r.quantization)));
   t.Weights(r.tensors, all_weights);
   auto section = [&](std::string_view title, const auto& map, auto shown) {
     if (map.empty()) return;
