@@ -9,16 +9,6 @@
 #include "kernels/executor/execute_internal.h"
 
 namespace slipway::kernels {
-namespace {
-
-// Elements: farther than any memory reaches.
-constexpr int64_t kFar = int64_t{1} << 48;
-
-// Where elements of dense tensors of no elements are said to be.
-alignas(kAlignment) char nowhere[kAlignment];
-
-}  // namespace
-
 // Sizes, strides and reach of a view. One without values, or outside what memory can hold, is an error only when a step
 // uses it: that of a branch not taken, or of a loop's counter at its end, is none.
 void Context::BindView(int32_t i) {

@@ -11,6 +11,12 @@
 
 namespace slipway::kernels {
 
+// Elements: farther than any memory reaches.
+inline constexpr int64_t kFar = int64_t{1} << 48;
+
+// Where elements of dense tensors of no elements are said to be.
+alignas(kAlignment) inline char nowhere[kAlignment];
+
 inline Error Fail(Error::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
 
 // A 0-d tensor's element.
