@@ -319,9 +319,11 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
     std::set<std::string> held;
     for (const auto& [name, t] : set->tensors) held.insert(*names->Apply(name));
     for (const auto& [name, t] : set->sharded) held.insert(*names->Apply(name));
-    if (!std::all_of(takes.begin(), takes.end(), [&](std::string_view t) { return held.contains(std::string(t)); }))
-      RETURN_IF_ERROR(
-          WithPlace(DequantizeTensors(path, ir::DType::kUnknown, wanted, &*set, &summary.lines).status(), path));
+    const absl::Status plain = DequantizeTensors(path, ir::DType::kUnknown, wanted, &*set, &summary.lines).status();
+    // What is not understood need not be, where the program takes what is there.
+    if (!plain.ok() &&
+        !std::all_of(takes.begin(), takes.end(), [&](std::string_view t) { return held.contains(std::string(t)); }))
+      return WithPlace(plain, path);
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
     for (auto& [name, t] : set->sharded)
       if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)

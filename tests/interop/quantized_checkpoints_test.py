@@ -4,6 +4,7 @@ each folder is made of random codes, packed as the format says, and what slipway
 import json
 import os
 import pathlib
+import random
 import subprocess
 
 import pytest
@@ -389,8 +390,8 @@ def test_tensor_parallel(slipway, tmp_path):
     """Parts of a weight that is computed: rows and columns."""
     tensors, config, plain = gptq(4)
     folder(tmp_path / "in", tensors, config)
-    for dim in (0, 1):
-        (tmp_path / "rules.json").write_text(json.dumps([{"match": "weight", "dim": dim}]))
+    for dim, split in enumerate(("column", "row")):
+        (tmp_path / "rules.json").write_text(json.dumps([{"match": "weight", "split": split}]))
         arguments = ("--dtype", "f16", "--tp", "2", "--tp-rules", tmp_path / "rules.json")
         slipway("convert", tmp_path / "in", "-o", f"{tmp_path}/out{dim}/", *arguments)
         parts = [load_file(f)["l.weight"] for f in sorted((tmp_path / f"out{dim}").glob("rank-*"))]
@@ -561,7 +562,7 @@ def with_part(made, **parts):
 
 DAMAGED = {
     "missing zeros": ("l.qzeros", without(gptq(4), "l.qzeros")),
-    "missing codes": ("l.scales", without(gptq(4), "l.qweight")),
+    "missing codes": ("l.g_idx", without(gptq(4), "l.qweight")),
     "scales": ("l.scales", with_part(gptq(4), scales=scales(5, 96))),
     "zeros": ("l.qzeros", with_part(gptq(4), qzeros=torch.zeros(6, 11, dtype=torch.int32))),
     "index below": ("l.g_idx", with_part(gptq(4), g_idx=torch.full((192,), -1, dtype=torch.int32))),
@@ -600,6 +601,35 @@ def test_what_does_not_fit_together(slipway, tmp_path, what):
         assert named in cause(done.stderr), done.stderr
     assert not (tmp_path / "o.safetensors").exists() and not (tmp_path / "o").exists()
     slipway("inspect", tmp_path / "in")  # shows what lies there
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_parts_of_other_sizes_and_types(tmp_path, name):
+    """Whatever the parts are, there is a result or one clear error."""
+    binary = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
+    chance, types = (
+        random.Random(name),
+        (torch.uint8, torch.int8, torch.int32, torch.int64, torch.float32, torch.float16),
+    )
+    for i in range(12):
+        tensors, config, _ = FORMATS[name]()
+        part = chance.choice(sorted(tensors))
+        t = tensors[part]
+        if chance.random() < 0.3:
+            tensors[part] = t.view(torch.uint8).to(chance.choice(types)) if t.dim() else t.to(chance.choice(types))
+        elif chance.random() < 0.2:
+            tensors[part] = t.reshape(-1)
+        elif chance.random() < 0.2:
+            tensors[part] = t[None].clone()
+        elif t.dim():
+            dim = chance.randrange(t.dim())
+            size = chance.choice((0, 1, t.shape[dim] - 1, t.shape[dim] + 1, t.shape[dim] * 2))
+            tensors[part] = torch.zeros([size if d == dim else n for d, n in enumerate(t.shape)]).to(t.dtype)
+        folder(tmp_path / str(i), tensors, config)
+        call = [binary, "convert", tmp_path / str(i), "-o", tmp_path / f"{i}.safetensors", "--dtype", "f32"]
+        done = subprocess.run(call, capture_output=True, text=True)
+        assert done.returncode in (0, 3, 4), (part, tensors[part].shape, done.stderr)
+        assert (done.returncode == 0) == (tmp_path / f"{i}.safetensors").exists()
 
 
 def test_a_name_that_is_there_already(slipway, tmp_path):

@@ -26,6 +26,12 @@ using ir::DType;
 
 constexpr std::string_view kWeight = ".qweight";
 
+uint32_t WordAt(const uint8_t* at) {
+  uint32_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
 struct Format {
   int64_t bits = 0, group = 0;
   bool zero_less_one = false;
@@ -142,10 +148,13 @@ absl::Status FindOne(Finder& f, const std::string& module, const Format& format)
           scale[static_cast<size_t>(r)] = scales.Float(g * out + b.row + r);
         }
       }
-      const uint8_t* first = codes.data() + b.row * 4;
+      const int shift = static_cast<int>(column * width % 32);
+      const uint8_t* low = codes.data() + (column * width / 32 * out + b.row) * 4;
+      const bool across = shift + width > 32;
       for (int64_t r = 0; r < b.rows; ++r) {
-        const float code = static_cast<float>(BitsAt(first + r * 4, out, column * width, width));
-        to[r * b.stride + c] = (code - zero[static_cast<size_t>(r)]) * scale[static_cast<size_t>(r)];
+        const uint32_t code = across ? BitsAt(low + r * 4, out, shift, width) : WordAt(low + r * 4) >> shift & mask;
+        to[r * b.stride + c] =
+            (static_cast<float>(code) - zero[static_cast<size_t>(r)]) * scale[static_cast<size_t>(r)];
       }
     }
     RoundTo(type, b, to);

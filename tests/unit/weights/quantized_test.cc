@@ -3,9 +3,8 @@
 // in tests/interop/quantized_checkpoints_test.py.
 #include "weights/quantized/quantized.h"
 
-#include <sys/stat.h>
-
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -188,7 +187,8 @@ TEST(ModelConfig, LosesItsQuantization) {
 
 TEST(ModelConfig, OfAFolder) {
   const std::string folder = testing::TempPath("model_config");
-  ASSERT_EQ(mkdir(folder.c_str(), 0777), 0);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
   const auto write = [&](const std::string& name, std::string_view text) {
     std::ofstream(folder + "/" + name) << text;
   };
