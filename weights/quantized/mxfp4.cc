@@ -41,10 +41,10 @@ absl::Status FindOne(Finder& f, const std::string& name) {
       for (int64_t r = 0; r < b.rows;) {
         const int64_t row = b.row + r, in = row % k;
         const int64_t group = (row / k * n + b.column + c) * groups + in / 32;
-        const float by = std::ldexp(1.0f, scales.data()[group] - 127);
+        const float half = std::ldexp(1.0f, scales.data()[group] - 128);  // of what is no float for the byte 255
         const uint8_t* q = blocks.data() + group * 16;
         for (int64_t i = in % 32; i < 32 && r < b.rows; ++i, ++r)
-          out[r * b.stride + c] = e2m1[q[i / 2] >> (i % 2 * 4) & 15] * by;
+          out[r * b.stride + c] = e2m1[q[i / 2] >> (i % 2 * 4) & 15] * 2 * half;
       }
     }
   };
