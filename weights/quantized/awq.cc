@@ -54,9 +54,12 @@ absl::Status FindOne(Finder& f, const std::string& module, int64_t group) {
   w.form = text::StrCat("4 bits, group ", group);
   w.numbers = [codes, zeros, scales, words, out, group](const Block& b, DType, float* to) {
     std::vector<float> scale(static_cast<size_t>(b.rows)), zero(static_cast<size_t>(b.rows));
+    // Columns of a group, some at a time, so that what is written lies together.
+    constexpr int64_t kTogether = 16;
     int64_t at = -1;
-    for (int64_t c = 0; c < b.columns; ++c) {
+    for (int64_t c = 0, n; c < b.columns; c += n) {
       const int64_t column = b.column + c, g = column / group;
+      n = std::min({kTogether, b.columns - c, (g + 1) * group - column});
       if (g != at) {
         at = g;
         for (int64_t r = 0; r < b.rows; ++r) {
@@ -64,9 +67,12 @@ absl::Status FindOne(Finder& f, const std::string& module, int64_t group) {
           scale[static_cast<size_t>(r)] = scales.Float(g * out + b.row + r);
         }
       }
-      const uint8_t* row = codes.data() + column * words * 4;
-      for (int64_t r = 0; r < b.rows; ++r)
-        to[r * b.stride + c] = (CodeAt(row, b.row + r) - zero[static_cast<size_t>(r)]) * scale[static_cast<size_t>(r)];
+      const uint8_t* first = codes.data() + column * words * 4;
+      for (int64_t r = 0; r < b.rows; ++r) {
+        const float less = zero[static_cast<size_t>(r)], by = scale[static_cast<size_t>(r)];
+        float* row = to + r * b.stride + c;
+        for (int64_t i = 0; i < n; ++i) row[i] = (CodeAt(first + i * words * 4, b.row + r) - less) * by;
+      }
     }
     RoundTo(scales.dtype(), b, to);
   };

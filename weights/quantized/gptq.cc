@@ -133,6 +133,7 @@ absl::Status FindOne(Finder& f, const std::string& module, const Format& format)
                                                                                                   float* to) {
     const uint32_t mask = (1u << width) - 1;
     const DType type = scales.dtype();
+    const int a_word = 32 % width == 0 ? 32 / width : 0;  // columns of a word; 0 where some lie in two
     // Zero points and scales of the block's rows, of the group at hand: groups change seldom, but for activation order.
     std::vector<float> scale(static_cast<size_t>(b.rows)), zero(static_cast<size_t>(b.rows));
     int64_t at = -1;
@@ -150,11 +151,21 @@ absl::Status FindOne(Finder& f, const std::string& module, const Format& format)
       }
       const int shift = static_cast<int>(column * width % 32);
       const uint8_t* low = codes.data() + (column * width / 32 * out + b.row) * 4;
-      const bool across = shift + width > 32;
-      for (int64_t r = 0; r < b.rows; ++r) {
-        const uint32_t code = across ? BitsAt(low + r * 4, out, shift, width) : WordAt(low + r * 4) >> shift & mask;
-        to[r * b.stride + c] =
-            (static_cast<float>(code) - zero[static_cast<size_t>(r)]) * scale[static_cast<size_t>(r)];
+      float* first = to + c;
+      // All columns of a word at once, where they are of one group.
+      if (shift == 0 && a_word > 0 && c + a_word <= b.columns && group_of.empty() && group % a_word == 0) {
+        for (int64_t r = 0; r < b.rows; ++r, first += b.stride) {
+          const uint32_t word = WordAt(low + r * 4);
+          const float less = zero[static_cast<size_t>(r)], by = scale[static_cast<size_t>(r)];
+          for (int i = 0; i < a_word; ++i) first[i] = (static_cast<float>(word >> (i * width) & mask) - less) * by;
+        }
+        c += a_word - 1;
+        continue;
+      }
+      for (int64_t r = 0; r < b.rows; ++r, first += b.stride) {
+        const uint32_t code =
+            shift + width > 32 ? BitsAt(low + r * 4, out, shift, width) : WordAt(low + r * 4) >> shift & mask;
+        *first = (static_cast<float>(code) - zero[static_cast<size_t>(r)]) * scale[static_cast<size_t>(r)];
       }
     }
     RoundTo(type, b, to);
