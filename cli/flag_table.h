@@ -105,6 +105,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"", "Quantization", "error-budget", ""},
     {"", "Quantization", "size-budget", ""},
     {"", "Quantization", "numerics", ""},
+    {"", "Quantization", "requantize", ""},
     {"", "Quantization", "save-config", ""},
     {"", "Quantization", "require-all", ""},
     {"", "Quantization", "html", ""},
