@@ -432,6 +432,16 @@ def test_quantized_anew(slipway, tmp_path):
     assert written["quantization_config"]["quant_method"] == "torchao" and written["architectures"] == ["X"]
 
 
+def test_what_slipway_quantized_is_known_by_its_metadata(slipway, tmp_path):
+    save_file({"a.l.weight": torch.randn(64, 64)}, tmp_path / "in.safetensors")
+    call = ("quantize", "--config", "int8-weight-only", "-o", tmp_path / "q.safetensors")
+    slipway(*call, tmp_path / "in.safetensors")
+    refused = slipway("quantize", tmp_path / "q.safetensors", "--config", "8da4w", "-o", f"{tmp_path}/x/", status=3)
+    assert "quantized already" in cause(refused.stderr)
+    slipway("quantize", tmp_path / "q.safetensors", "--config", "8da4w", "--requantize", "-o", f"{tmp_path}/x/")
+    assert set(load_file(tmp_path / "x" / "model.safetensors")) >= {"a.l._weight_qdata", "a.l._weight_scale"}
+
+
 class Linear(torch.nn.Module):
     def __init__(self, n_in, n_out, dtype):
         super().__init__()
