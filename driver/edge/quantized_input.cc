@@ -26,9 +26,15 @@ bool IsFile(const std::string& path) {
 
 std::string FolderAt(const std::string& path) { return IsFolder(path) ? path : FolderOf(path); }
 
+// Whether a path is of all of a checkpoint.
+bool IsWhole(const std::string& path) { return IsFolder(path) || path.ends_with(".index.json"); }
+
+// A file may have a neighbour of another kind that is called config.json.
 absl::StatusOr<std::optional<quantized::ModelConfig>> ConfigAt(const std::string& path) {
   if (!IsFile(path)) return std::nullopt;
-  return quantized::ReadModelConfig(FolderAt(path));
+  auto config = quantized::ReadModelConfig(FolderAt(path));
+  if (absl::IsInvalidArgument(config.status()) && !IsWhole(path)) return std::nullopt;
+  return config;
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ absl::StatusOr<bool> SaysQuantized(const std::string& path) {
 
 absl::StatusOr<std::optional<quantized::Checkpoint>> FindQuantized(const std::string& path, const ir::TensorSet& set) {
   ASSIGN_OR_RETURN(const auto config, ConfigAt(path));
-  const bool whole = IsFolder(path) || path.ends_with(".index.json");
+  const bool whole = IsWhole(path);
   auto found = quantized::Find(set, config, whole);
   if (absl::IsUnimplemented(found.status()))
     return WithHelp(found.status(),

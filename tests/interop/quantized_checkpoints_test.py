@@ -645,6 +645,16 @@ def test_parts_of_other_sizes_and_types(tmp_path, name):
         assert (done.returncode == 0) == (tmp_path / f"{i}.safetensors").exists()
 
 
+def test_config_json_of_something_else(slipway, tmp_path):
+    """Of a folder it is the model's; a file may lie beside any."""
+    folder(tmp_path / "in", {"l.weight": torch.ones(2, 2)}, None)
+    for text in ("[1, 2]", "{", '{"quantization_config": 3}'):
+        (tmp_path / "in" / "config.json").write_text(text)
+        call = ("-o", tmp_path / "o.safetensors", "--dtype", "f16")
+        slipway("convert", tmp_path / "in" / "model.safetensors", *call)
+        assert "config.json" in cause(slipway("convert", tmp_path / "in", *call, status=3).stderr)
+
+
 def test_a_name_that_is_there_already(slipway, tmp_path):
     tensors, config, _ = gptq(4)
     folder(tmp_path / "in", tensors | {"l.weight": torch.ones(96, 192)}, config)
