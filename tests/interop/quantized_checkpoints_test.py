@@ -370,6 +370,19 @@ def test_a_config_of_several_parts(slipway, tmp_path):
     assert written == {"model_type": "x", "torch_dtype": "float16", "text_config": {"dtype": "float16"}}
 
 
+def test_bits_that_vary(slipway, tmp_path):
+    """GPTQModel's dynamic: other bits and groups for some layers."""
+    made = {"a": gptq(4), "b": gptq(8, group=64), "c": gptq(3, order=True)}
+    tensors = {f"{m}.{name}": t for m, (ts, _, _) in made.items() for name, t in ts.items()}
+    config = gptq(4)[1] | {"dynamic": {"b.*": {"bits": 8, "group_size": 64}, "c.*": {"bits": 3}}}
+    folder(tmp_path / "in", tensors, config)
+    slipway("convert", tmp_path / "in", "-o", tmp_path / "o.safetensors", "--dtype", "f16")
+    got = load_file(tmp_path / "o.safetensors")
+    for m, (_, _, plain) in made.items():
+        assert same(got[f"{m}.l.weight"], plain(torch.float16)), m
+    assert "2 weights otherwise" in slipway("inspect", tmp_path / "in").stdout
+
+
 def test_schemes_for_several_modules(slipway, tmp_path):
     """compressed-tensors: by name, by expression, by class."""
     four, eight, rows = packed(4), packed(8), packed(4, strategy="channel")
@@ -582,6 +595,10 @@ DAMAGED = {
     "index above": ("l.g_idx", with_part(gptq(4), g_idx=torch.full((192,), 6, dtype=torch.int32))),
     "short index": ("l.g_idx", with_part(gptq(4), g_idx=torch.zeros(191, dtype=torch.int32))),
     "no index": ("l.g_idx", without(gptq(4, order=True), "l.g_idx")),
+    "index of no dimension": (
+        "l.g_idx",
+        (gptq(4)[0] | {"l.g_idx": torch.tensor(3)}, gptq(4)[1] | {"dynamic": {"x": {"bits": 8}}}),
+    ),
     "other bits": ("l.qweight", (gptq(4)[0], gptq(4)[1] | {"bits": 3})),
     "codes of another type": ("l.qweight", with_part(gptq(4), qweight=torch.zeros(24, 96, dtype=torch.int64))),
     "awq groups": ("l.qweight", (awq()[0], awq()[1] | {"group_size": 48})),

@@ -74,6 +74,7 @@ absl::Status FindOne(Finder& f, const std::string& module, const Format& format)
 
   const int64_t words = codes.sizes()[0], out = codes.sizes()[1], groups = scales.sizes()[0];
   const bool indexed = index.data() != nullptr && index.tensor().numel() > 0;
+  if (indexed && index.sizes().size() != 1) return DoNotAgree(index_name, index.sizes(), weight_name, codes.sizes());
   if (format.any_order && !indexed)
     return absl::InvalidArgumentError(text::StrCat("'", index_name, "' is missing: desc_act says that there is one"));
   int64_t bits = format.bits;

@@ -28,8 +28,8 @@ struct Checkpoint {
 
 // The quantized weights of a set, which is a whole checkpoint or one file of several; nullopt where the set says
 // nothing of being quantized: no configuration, and none of the tensors by which formats are known without one.
-// InvalidArgument, naming a tensor, for what does not fit together; Unimplemented for a method or a variant that is not
-// read (IsMethodError() tells them from other things that are not supported).
+// InvalidArgument, naming a tensor, for what does not fit together; Unimplemented, naming it, for a method or a variant
+// that is not read.
 absl::StatusOr<std::optional<Checkpoint>> Find(const ir::TensorSet& set, const std::optional<ModelConfig>& config,
                                                bool whole);
 
