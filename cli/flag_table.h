@@ -106,6 +106,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"", "Quantization", "error-budget", ""},
     {"", "Quantization", "size-budget", ""},
     {"", "Quantization", "numerics", ""},
+    {"", "Quantization", "requantize", ""},
     {"", "Quantization", "save-config", ""},
     {"", "Quantization", "require-all", ""},
     {"", "Quantization", "html", ""},

@@ -64,6 +64,13 @@ ShardedTensor::ShardedTensor(TensorRef whole) : dtype(whole.dtype), sizes(whole.
   pieces.push_back({std::move(whole), std::move(offsets)});
 }
 
+ShardedTensor ShardedTensor::In(DType to) const {
+  ShardedTensor out = *this;
+  if (!derived || to == dtype) return out;
+  if (auto values = derived->As(to)) out.derived = std::move(values), out.dtype = to;
+  return out;
+}
+
 int64_t ShardedTensor::numel() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
 }
@@ -78,6 +85,7 @@ absl::Status Validate(const ShardedTensor& t) {
   }
   if (t.pieces.size() > 1 && ByteSize(t.dtype) == 0)
     return absl::UnimplementedError(text::StrCat("pieces of ", Name(t.dtype)));
+  if (t.derived) return absl::OkStatus();
   int64_t covered = 0;
   std::vector<const Piece*> order;
   for (const Piece& p : t.pieces) {
@@ -121,6 +129,10 @@ absl::StatusOr<ShardedTensor> Narrow(const ShardedTensor& t, size_t dim, int64_t
   out.dtype = t.dtype;
   out.sizes = t.sizes;
   out.sizes[dim] = length;
+  if (t.derived) {
+    out.derived = NarrowValues(t.derived, t.dtype, t.sizes, dim, start, length);
+    return out;
+  }
   for (const Piece& p : t.pieces) {
     const int64_t from = std::max(start, p.offsets[dim]),
                   to = std::min(start + length, p.offsets[dim] + p.tensor.sizes[dim]);
@@ -185,6 +197,7 @@ absl::StatusOr<ElementReader> ElementReader::Open(ShardedTensor t) {
 }
 
 int64_t ElementReader::step() const {
+  if (tensor_.derived) return kDenseStep / item_;
   const bool dense = parts_.size() == 1 && parts_[0].sizes.size() == 1 && parts_[0].strides[0] == item_;
   return (dense ? kDenseStep : kScatteredStep) / item_;
 }
@@ -224,6 +237,7 @@ void ElementReader::StartSegment() {
 }
 
 Run ElementReader::Peek() {
+  if (tensor_.derived) return {};
   if (in_segment_ == segment_) {
     if (left() == 0) return {};
     StartSegment();
@@ -311,9 +325,36 @@ int64_t ElementReader::GatherTransposed(int64_t most, uint8_t* to) {
   return rows * inner;
 }
 
+// Computes a window of values when the one before has been given.
+absl::Span<const uint8_t> ElementReader::NextDerived(int64_t most) {
+  const DerivedValues& values = *tensor_.derived;
+  const int64_t step = std::max<int64_t>(values.step(), 1);
+  for (int64_t done = 0; done < most;) {
+    const int64_t at = at_ + done;
+    if (at >= window_ + in_window_ || at < window_) {
+      window_ = at / step * step;
+      in_window_ = std::min(step, total_ - window_);
+      fetched_.resize(static_cast<size_t>(in_window_ * item_));
+      values.Read(window_, in_window_, fetched_.data());
+    }
+    const int64_t n = std::min(most - done, window_ + in_window_ - at);
+    const uint8_t* from = fetched_.data() + (at - window_) * item_;
+    if (n == most) {
+      at_ += n;
+      return {from, static_cast<size_t>(n * item_)};
+    }
+    gathered_.resize(static_cast<size_t>(most * item_));
+    std::memcpy(gathered_.data() + done * item_, from, static_cast<size_t>(n * item_));
+    done += n;
+  }
+  at_ += most;
+  return gathered_;
+}
+
 absl::Span<const uint8_t> ElementReader::NextDense(int64_t most) {
   most = std::min(most, left());
   if (most <= 0) return {};
+  if (tensor_.derived) return NextDerived(most);
   for (int64_t done = 0; done < most;) {
     Peek();
     if (done == 0 && segment_ - in_segment_ >= most && parts_[part_].sizes.size() == 1 &&

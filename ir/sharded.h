@@ -1,15 +1,18 @@
-// Tensors that lie in pieces: what the ranks of a distributed job saved, each its part. And the way through any
-// tensor's elements in row-major order without holding them, wherever and however they lie.
+// Tensors that lie in pieces: what the ranks of a distributed job saved, each its part; and those that are computed
+// from others as they are read. And the way through any tensor's elements in row-major order without holding them,
+// wherever and however they lie.
 #ifndef SLIPWAY_IR_SHARDED_H_
 #define SLIPWAY_IR_SHARDED_H_
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ir/derived.h"
 #include "ir/tensor.h"
 
 namespace slipway::ir {
@@ -20,14 +23,17 @@ struct Piece {
   std::vector<int64_t> offsets;
 };
 
-// A tensor made of pieces; one that is whole is a single piece.
+// A tensor made of pieces; one that is whole is a single piece, one whose values are computed has none.
 struct ShardedTensor {
   DType dtype = DType::kUnknown;
   std::vector<int64_t> sizes;
   std::vector<Piece> pieces;
+  std::shared_ptr<const DerivedValues> derived;  // of `dtype`; null where the values are stored
 
   ShardedTensor() = default;
   ShardedTensor(TensorRef whole);  // NOLINT: a whole tensor stands for one of one piece
+  // The tensor with its values computed in `to`, where they are computed and can be; else as it is.
+  ShardedTensor In(DType to) const;
 
   int64_t numel() const;
   int64_t nbytes() const { return (numel() * BitSize(dtype) + 7) / 8; }  // of the dense tensor
@@ -71,7 +77,8 @@ class ElementReader {
   // enough that they cost little memory (at most 16 MiB).
   int64_t step() const;
 
-  // The longest run that comes next; its count is 0 at the tensor's end. And: goes past `count` elements of it.
+  // The longest run that comes next; its count is 0 at the tensor's end, and of tensors whose values are computed,
+  // which lie nowhere. And: goes past `count` elements of it.
   Run Peek();
   void Skip(int64_t count) { in_segment_ += count; }
 
@@ -92,6 +99,7 @@ class ElementReader {
   void StartSegment();
   const uint8_t* Fetch(int64_t from, int64_t size, uint8_t* to);
   int64_t GatherTransposed(int64_t most, uint8_t* to);
+  absl::Span<const uint8_t> NextDerived(int64_t most);
   void Touch(size_t part, int64_t from, int64_t to, int64_t bytes);
   void Release();
 
@@ -104,6 +112,7 @@ class ElementReader {
   int64_t in_segment_ = 0, segment_ = 0;  // elements of it already given, and all of them
   int64_t local_ = 0;                     // of its first element in the piece
   int64_t given_ = 0, spanned_ = 0;       // since the last release: bytes given, and the bytes that they lie among
+  int64_t window_ = 0, in_window_ = 0;    // of computed values: the first element of fetched_, and how many are there
   std::vector<uint8_t> gathered_, fetched_;
 };
 

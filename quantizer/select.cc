@@ -66,8 +66,6 @@ absl::StatusOr<ModelFacts> ModelFacts::Read(std::string_view config_json) {
     facts.model_type = v->AsString().value();
   if (const json::Value* v = document.root().Find("tie_word_embeddings"); v && v->is_bool())
     facts.tied_embeddings = v->AsBool().value();
-  const json::Value* q = document.root().Find("quantization_config");
-  facts.quantized = q && !q->is_null();
   return facts;
 }
 

@@ -38,7 +38,6 @@ struct Candidate {
 struct ModelFacts {
   std::string model_type;
   bool tied_embeddings = false;
-  bool quantized = false;  // has a quantization_config already
   static absl::StatusOr<ModelFacts> Read(std::string_view config_json);
 };
 

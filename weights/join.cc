@@ -39,9 +39,9 @@ absl::Status JoinWeights(ir::Program& p, const GivenTensors& given, const Source
     const auto source = sources.given.find(s.target);
     if (!s.is_weight() || source == sources.given.end() || !seen.insert(s.target).second) continue;
     used.insert(source->second);
-    const ir::ShardedTensor& from = given.at(source->second);
-    // Another floating-point type is cast where it would fit otherwise.
+    // Another floating-point type is computed, or cast, where it would fit otherwise.
     const ir::DType wanted = p.graph->inputs()[i]->type().dtype;
+    const ir::ShardedTensor from = given.at(source->second).In(wanted);
     const bool cast = FindCast(from.dtype, wanted) != nullptr;
     if (absl::Status fits = FitsWeight(p, i, cast ? wanted : from.dtype, from.sizes); !fits.ok()) {
       wrong.emplace_back(fits.message());

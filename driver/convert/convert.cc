@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "driver/convert/output_names.h"
 #include "driver/edge/format.h"
 #include "driver/edge/paths.h"
+#include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "driver/inspect/shapes.h"
 #include "driver/quantize/quantize.h"

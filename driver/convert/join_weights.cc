@@ -10,6 +10,7 @@
 #include "driver/convert/missing_weights.h"
 #include "driver/edge/diagnostic.h"
 #include "driver/edge/format.h"
+#include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "importers/json.h"
 #include "io/mapped_file.h"
@@ -35,6 +36,19 @@ bool HasTiedEmbeddings(const std::string& path) {
   if (!config.ok() || !config->root().is_object()) return false;
   const importers::json::Value* text = config->root().Find("text_config");
   return SaysTied(config->root()) || (text && SaysTied(*text));
+}
+
+// Quantized weights of the source at `path` become plain ones. A program of quantized layers takes their parts as they
+// are: names that it `wants`. What is not understood need not be, where the program takes what is there.
+absl::Status TakePlain(const std::string& path, const std::set<std::string_view>& wants,
+                       const weights::NameRules& names, ir::TensorSet* set, std::vector<std::string>* lines) {
+  std::set<std::string, std::less<>> held;
+  for (const auto& [name, t] : set->tensors) held.insert(*names.Apply(name));
+  for (const auto& [name, t] : set->sharded) held.insert(*names.Apply(name));
+  const auto as_they_are = [&](const std::string& name) { return wants.contains(*names.Apply(name)); };
+  const absl::Status plain = DequantizeTensors(path, ir::DType::kUnknown, as_they_are, set, lines).status();
+  const bool complete = std::all_of(wants.begin(), wants.end(), [&](std::string_view t) { return held.contains(t); });
+  return plain.ok() || complete ? absl::OkStatus() : WithPlace(plain, path);
 }
 
 // The next step where names are missing, of which some have no values in the program either.
@@ -64,6 +78,7 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
     std::erase_if(set->unreadable, [&](const auto& t) { return !wanted.contains(*names->Apply(t.first)); });
     if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
+    RETURN_IF_ERROR(TakePlain(path, wanted, *names, &*set, &summary.lines));
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
     for (auto& [name, t] : set->sharded)
       if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)

@@ -65,6 +65,7 @@ struct ConvertOptions {
   std::string tp_rules;
   // Quantizing
   std::string quantize;  // a configuration's short name or file; "": not
+  bool requantize = false;
   std::vector<std::string> quantize_include, quantize_exclude;
   std::string numerics = "0.18";
   std::string calibration;
@@ -259,8 +260,8 @@ inline constexpr ConvertFlag kTable[] = {
         "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
     Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
                     "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others "
-                    "stay, and so do the "
-                    "scales of quantized weights. ONNX, bf16 or f16: "
+                    "stay. Weights of a checkpoint that comes quantized (docs/dequantize.md) are dequantized; codes "
+                    "that nothing describes stay, with their scales. ONNX, bf16 or f16: "
                     "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums "
                     "and what halves "
                     "cannot hold, which stay in f32; other types stay. For "
@@ -291,6 +292,9 @@ inline constexpr ConvertFlag kTable[] = {
                        "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …), "
                        "a file of torchao's "
                        "JSON, or `auto` with a budget; docs/quantize.md"),
+    Flag<&O::requantize>("requantize", kSafetensors, "",
+                         "with `--quantize`: a checkpoint that comes quantized (docs/dequantize.md) is dequantized "
+                         "first, and the errors of both add up; without it such a checkpoint is refused"),
     Flag<&O::quantize_include>(
         "quantize-include", kAll, "RE",
         "with `--quantize`: also the weights whose names the expression is found in; may be repeated"),

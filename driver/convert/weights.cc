@@ -12,12 +12,15 @@
 #include "driver/convert/missing_weights.h"
 #include "driver/convert/ranks.h"
 #include "driver/edge/format.h"
+#include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "driver/quantize/quantize.h"
 #include "exporters/pt2/torch_save.h"
 #include "exporters/safetensors/safetensors.h"
+#include "io/inflated.h"
 #include "weights/cast.h"
 #include "weights/names.h"
+#include "weights/quantized/model_config.h"
 #include "weights/tensor_parallel.h"
 
 namespace slipway::driver {
@@ -44,6 +47,7 @@ struct Chosen {
   std::vector<weights::NamedTensor> tensors;  // by name
   std::map<std::string, std::string> metadata;
   uint64_t bytes = 0;
+  uint64_t dequantized = 0;  // of those bytes, the ones of weights that were quantized
   int left_out = 0, cast = 0;
   int scales = 0;                 // of quantized weights, which are not cast
   int copies = 0;                 // tensors whose values another one shares
@@ -114,6 +118,26 @@ absl::StatusOr<weights::NameRules> NamesOf(const ConvertOptions& o) {
   return names.ok() ? std::move(names) : UsageError(std::string(names.status().message()));
 }
 
+// Quantized weights become plain ones where a type is asked for, and where they are quantized anew.
+absl::Status Dequantize(const std::string& path, ir::DType to, Conversion& c, ir::TensorSet* set, Chosen* out) {
+  const ConvertOptions& o = c.options;
+  if (!o.quantize.empty() && !o.requantize) {
+    ASSIGN_OR_RETURN(bool quantized, SaysQuantized(path));
+    if (!quantized) {
+      ASSIGN_OR_RETURN(const auto found, FindQuantized(path, *set));
+      quantized = found.has_value();
+    }
+    if (!quantized) return absl::OkStatus();
+    return WithHelp(absl::InvalidArgumentError("the checkpoint is quantized already"),
+                    "--requantize dequantizes it first, whose error is then that of both; better is the checkpoint in "
+                    "float");
+  }
+  if (o.dtype.empty() && !o.requantize) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const uint64_t bytes, DequantizeTensors(path, to, nullptr, set, &c.summary.lines));
+  out->dequantized += bytes;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   const ir::DType to = ir::DTypeFromName(c.options.dtype).value_or(ir::DType::kUnknown);
   Chosen out;
@@ -132,6 +156,7 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     std::erase_if(set->without_values, [&](const std::string& name) { return !names.Apply(name); });
     if (!set->without_values.empty()) return WithPlace(MissingWeights(set->without_values, kGiveWeights), path);
     storages.Add(*set);
+    RETURN_IF_ERROR(WithPlace(Dequantize(path, to, c, &*set, &out), path));
     out.metadata.merge(set->metadata);
     for (std::string& note : set->notes) c.summary.lines.push_back(text::StrCat(path, ": ", note));
     out.left_out +=
@@ -176,6 +201,7 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   out.scales = KeepScales(out.tensors);
   for (const weights::NamedTensor& t : out.tensors) out.cast += t.dtype != t.tensor.dtype;
   if (absl::Status s = c.CheckInputs(storages); !s.ok()) return s;
+  if (c.options.max_output == 0) c.max_output = io::MostMadeOf(storages.bytes() + out.dequantized);
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (const auto& [key, value] : c.options.metadata) out.metadata[key] = value;
   return out;
@@ -238,8 +264,6 @@ void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report,
 // The tensors with quantized weights in place of those that the configuration names.
 absl::Status WriteQuantized(Conversion& c, Chosen chosen, exporters::SafetensorsOptions options) {
   const ConvertOptions& o = c.options;
-  if (!o.dtype.empty())
-    return UsageError("--dtype does not go with --quantize", "convert first, then quantize the result");
   if (o.tp > 0) return UsageError("--tp does not go with --quantize", "split first, then quantize each rank's file");
   ASSIGN_OR_RETURN(const std::optional<Ranks> ranks, RanksOf(o));
   ASSIGN_OR_RETURN(QuantizedCheckpoint q, QuantizeCheckpoint(o, std::move(chosen.tensors), &c.summary.lines));
@@ -276,6 +300,9 @@ absl::Status WriteTensors(Conversion& c) {
   auto options = OptionsOf(o);
   if (!options.ok()) return options.status();
   ASSIGN_OR_RETURN(const weights::NameRules names, NamesOf(o));
+  if (!o.quantize.empty() && !o.dtype.empty())
+    return UsageError("--dtype does not go with --quantize", "convert first, then quantize the result");
+  if (o.requantize && o.quantize.empty()) return UsageError("--requantize goes with --quantize");
   auto chosen = Choose(c, names);
   if (!chosen.ok()) return chosen.status();
   if (o.shards > static_cast<int>(chosen->tensors.size()))
@@ -283,6 +310,13 @@ absl::Status WriteTensors(Conversion& c) {
         text::StrCat("--shards ", o.shards, ": there are ", chosen->tensors.size(), " tensors"));
   options->metadata = chosen->metadata;
   options->max_output = c.max_output;
+  if (chosen->dequantized > 0 && o.quantize.empty()) {
+    if (const std::string config = ConfigBeside(o.inputs); !config.empty()) {
+      auto plain = weights::quantized::WithoutQuantization(config, *ir::DTypeFromName(o.dtype));
+      if (!plain.ok()) return WithPlace(plain.status(), "config.json");
+      options->extra_files.emplace_back("config.json", *std::move(plain));
+    }
+  }
   options->check_casts = [&c](const std::vector<exporters::LossyCast>& lossy) { return ReportCasts(c, lossy); };
   if (!o.quantize.empty()) return WriteQuantized(c, *std::move(chosen), *std::move(options));
   auto report = o.tp > 0             ? WriteRanks(c, *chosen, *options)
@@ -304,7 +338,8 @@ absl::Status WriteCheckpoint(Conversion& c) {
     RETURN_IF_ERROR(WithPlace(ir::Validate(t.tensor), t.name));
     const ir::TensorRef* whole = t.tensor.whole();
     if (whole == nullptr)
-      return WithHelp(absl::UnimplementedError(text::StrCat("'", t.name, "' lies in several pieces")),
+      return WithHelp(absl::UnimplementedError(
+                          text::StrCat("'", t.name, t.tensor.derived ? "' is quantized" : "' lies in several pieces")),
                       "convert to safetensors first");
     tensors.push_back({t.name, *whole});
   }

@@ -295,7 +295,7 @@ absl::StatusOr<TensorSet> ReadShards(const Source& s, const std::string& key) {
 absl::Status DescribeShards(const Source& s, FileReport* report) {
   auto set = ReadShards(s, "");
   if (!set.ok()) return set.status();
-  Describe(*set, report);
+  Describe(*set, s.path, report);
   report->bytes = 0;
   for (const TensorRow& t : report->tensors) report->bytes += t.bytes;
   return absl::OkStatus();

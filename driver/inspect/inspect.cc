@@ -10,6 +10,7 @@
 #include "driver/convert/output_names.h"
 #include "driver/convert/pass_context.h"
 #include "driver/edge/format.h"
+#include "driver/edge/quantized_input.h"
 #include "driver/inspect/inspect_text.h"
 #include "dynamic_shapes/rewrite.h"
 #include "exporters/native/c_header.h"
@@ -171,6 +172,29 @@ void Describe(const ir::TensorSet& set, FileReport* report) {
   for (auto& [name, row] : rows) report->tensors.push_back(std::move(row));
 }
 
+void Describe(const ir::TensorSet& set, const std::string& path, FileReport* report) {
+  const auto found = FindQuantized(path, set);
+  if (!found.ok()) {  // the tensors are shown as they lie
+    report->quantization = std::string(text::FromAbsl(found.status().message()));
+    return Describe(set, report);
+  }
+  if (!*found) return Describe(set, report);
+  const weights::quantized::Checkpoint& quantized = **found;
+  report->quantization = quantized.title;
+  ir::TensorSet plain = set;
+  weights::quantized::Replace(quantized, ir::DType::kUnknown, nullptr, &plain);
+  std::map<std::string_view, const weights::quantized::Weight*> weights;
+  for (const auto& w : quantized.weights) weights.emplace(w->name, w.get());
+  Describe(plain, report);
+  for (TensorRow& row : report->tensors) {
+    const auto it = weights.find(row.name);
+    if (it == weights.end()) continue;
+    row.form = it->second->form;
+    row.bytes = 0;
+    for (const ir::TensorRef& part : it->second->stored) row.bytes += static_cast<uint64_t>(part.nbytes());
+  }
+}
+
 // A native library: its interface, its weights, and the operators that its steps were made of.
 void Describe(const kernels::NativeModel& m, FileReport* report) {
   report->metadata.insert(m.metadata.begin(), m.metadata.end());
@@ -308,7 +332,7 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify, bool ke
   } else if ((*format)->tensors) {
     auto set = (*format)->tensors(*source, "");
     if (!set.ok()) return set.status();
-    Describe(*set, &r);
+    Describe(*set, path, &r);
   } else {
     auto archive = OpenArchive(*source);
     if (!archive.ok()) return archive.status();

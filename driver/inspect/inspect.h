@@ -36,6 +36,9 @@ struct TensorRow {
   uint64_t bytes = 0;    // weights: of the dense tensor
   bool stored = true;    // weights: whether the file holds the values
   uint64_t lacking = 0;  // weights without values: the bytes that they would have
+  // Of a weight that comes quantized: how, "4 bits, group 128". Its dtype is what it is dequantized to, its bytes are
+  // those of its parts.
+  std::string form;
 };
 
 struct ProgramReport {
@@ -89,6 +92,7 @@ struct FileReport {
   std::optional<Verified> verified;             // with `verify` only
   std::optional<KernelsReport> kernels;         // with `kernels` only
   std::optional<OnnxReport> onnx;               // of ONNX models
+  std::string quantization;                     // of checkpoints that come quantized: "GPTQ 4 bits, group 128"
 };
 
 // Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole
@@ -102,6 +106,8 @@ ProgramReport ReportOf(const ir::Program& program);
 // format.
 void Describe(const ir::Archive& archive, FileReport* report);
 void Describe(const ir::TensorSet& set, FileReport* report);
+// The same of the source at `path`, with quantized weights as what they stand for, where that is known.
+void Describe(const ir::TensorSet& set, const std::string& path, FileReport* report);
 void Describe(const kernels::NativeModel& model, FileReport* report);
 absl::Status Describe(const importers::OnnxModel& model, FileReport* report);
 

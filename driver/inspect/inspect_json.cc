@@ -44,6 +44,7 @@ void PutRows(json::Writer& j, std::string_view key, const std::vector<TensorRow>
       j.Key("bytes").Int(r.bytes);
       j.Key("stored");
       j.Raw(r.stored ? "true" : "false");
+      if (!r.form.empty()) j.Key("form").String(r.form);
     }
     j.EndObject();
   }
@@ -174,6 +175,7 @@ std::string ToJson(const FileReport& r) {
   j.BeginObject();
   for (const auto& [key, size] : r.extra_files) j.Key(key).Int(size);
   j.EndObject();
+  if (!r.quantization.empty()) j.Key("quantization").String(r.quantization);
   if (r.verified) {
     j.Key("verified")
         .BeginObject()

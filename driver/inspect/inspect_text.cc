@@ -73,7 +73,7 @@ class Table {
     std::map<std::string, std::pair<uint64_t, uint64_t>> by_dtype;
     for (const TensorRow* r : rows) {
       bytes += r->bytes;
-      auto& [count, size] = by_dtype[r->dtype];
+      auto& [count, size] = by_dtype[r->form.empty() ? r->dtype : "quantized"];
       ++count;
       size += r->bytes;
     }
@@ -85,7 +85,10 @@ class Table {
     std::vector<std::vector<std::string>> cells;
     for (const TensorRow* r : rows) {
       if (!all && cells.size() == kShownWeights) break;
-      cells.push_back({Shown(r->name), TypeText(*r), text::ByteCount(r->bytes), r->kind == "parameter" ? "" : r->kind});
+      cells.push_back({Shown(r->name), TypeText(*r), text::ByteCount(r->bytes),
+                       !r->form.empty()         ? Shown(r->form)
+                       : r->kind == "parameter" ? ""
+                                                : r->kind});
     }
     Rows(cells);
     if (cells.size() < rows.size())
@@ -210,6 +213,7 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
                         k.cap.empty() ? "" : text::StrCat(" (capped by SLIPWAY_ISA=", k.cap, ")")));
     t.Rows(ProductCells(k));
   }
+  if (!r.quantization.empty()) t.Line(text::StrCat("  quantized: ", Shown(r.quantization)));
   t.Weights(r.tensors, all_weights);
   auto section = [&](std::string_view title, const auto& map, auto shown) {
     if (map.empty()) return;

@@ -8,30 +8,19 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/edge/diagnostic.h"
-#include "driver/edge/format.h"
+#include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "driver/quantize/quantize.h"
-#include "importers/json.h"
 #include "io/io_error.h"
-#include "io/mapped_file.h"
 #include "quantizer/calibrate.h"
 #include "quantizer/quantize.h"
 #include "quantizer/torchao_layout.h"
+#include "weights/quantized/model_config.h"
 
 namespace slipway::driver {
 namespace {
 
 using weights::NamedTensor;
-namespace json_in = importers::json;
-
-// config.json of the model beside the checkpoint; "" where there is none.
-std::string ConfigBeside(const ConvertOptions& o) {
-  for (const std::string& input : o.inputs) {
-    auto file = io::MappedFile::Open(text::StrCat(IsFolder(input) ? input : FolderOf(input), "/config.json"));
-    if (file.ok()) return std::string(reinterpret_cast<const char*>((*file)->data().data()), (*file)->data().size());
-  }
-  return "";
-}
 
 // What another tensor's values are, too: the same bytes of the same storage.
 using Place = std::pair<const ir::Storage*, int64_t>;
@@ -40,39 +29,9 @@ Place PlaceOf(const NamedTensor& t) {
   return whole ? Place(whole->storage.get(), whole->offset) : Place(nullptr, 0);
 }
 
-void Copy(const json_in::Value& v, json::Writer& out) {
-  switch (v.type()) {
-    case json_in::Type::kNull: out.Null(); break;
-    case json_in::Type::kBool: out.Bool(v.AsBool().value()); break;
-    case json_in::Type::kInt: out.Int(v.AsInt().value()); break;
-    case json_in::Type::kDouble: out.Double(v.AsDouble().value()); break;
-    case json_in::Type::kString: out.String(v.AsString().value()); break;
-    case json_in::Type::kArray:
-      out.BeginArray();
-      for (const json_in::Value& e : v.AsArray().value()) Copy(e, out);
-      out.EndArray();
-      break;
-    case json_in::Type::kObject:
-      out.BeginObject();
-      for (const json_in::Member& m : v.AsObject().value()) {
-        out.Key(m.key);
-        Copy(m.value, out);
-      }
-      out.EndObject();
-      break;
-  }
-}
-
 // The model's configuration with what transformers reads of how its weights are quantized (TorchAoConfig).
 absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quantizer::ConfigMap configs,
                                                    const QuantizeReport& report) {
-  ASSIGN_OR_RETURN(const json_in::Document document, json_in::Document::Parse(config));
-  json::Writer out;
-  out.BeginObject();
-  for (const json_in::Member& m : document.root().AsObject().value()) {
-    out.Key(m.key);
-    Copy(m.value, out);
-  }
   configs.keep_head = false;
   for (const QuantizedRow& row : report.rows) {
     const std::string module(quantizer::ModuleOf(row.name));
@@ -80,40 +39,39 @@ absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quan
         std::find(configs.skip.begin(), configs.skip.end(), module) == configs.skip.end())
       configs.skip.push_back(module);
   }
-  out.Key("quantization_config").Raw(quantizer::ToQuantizationConfigJson(configs)).EndObject();
-  return out.Take() + "\n";
+  return weights::quantized::WithQuantization(config, quantizer::ToQuantizationConfigJson(configs));
 }
 
 // Files of the output for files of the input: where a folder of several is read and nothing else is asked for.
 void KeepShards(const ConvertOptions& o, std::vector<NamedTensor>& tensors) {
   if (!IsFolder(o.output) || o.shards > 0 || o.max_shard_size > 0) return;
+  // Of what is dequantized: the file of its first part.
+  const auto file_of = [](const NamedTensor& t) -> const io::MappedFile* {
+    const ir::TensorRef* from = t.tensor.derived ? &t.tensor.derived->sources()[0] : t.tensor.whole();
+    const auto* bytes = from ? std::get_if<io::Bytes>(&from->storage->bytes) : nullptr;
+    return bytes && bytes->file_range() ? bytes->file_range()->file.get() : nullptr;
+  };
   std::map<std::string, int> files;
   for (const NamedTensor& t : tensors) {
-    const ir::TensorRef* whole = t.tensor.whole();
-    const auto* bytes = whole ? std::get_if<io::Bytes>(&whole->storage->bytes) : nullptr;
-    if (!bytes || !bytes->file_range()) return;
-    files[bytes->file_range()->file->path()] = 0;
+    const io::MappedFile* file = file_of(t);
+    if (!file) return;
+    files[file->path()] = 0;
   }
   int next = 0;
   for (auto& [path, shard] : files) shard = next++;
-  for (NamedTensor& t : tensors)
-    t.shard = files[std::get<io::Bytes>(t.tensor.whole()->storage->bytes).file_range()->file->path()];
+  for (NamedTensor& t : tensors) t.shard = files[file_of(t)->path()];
 }
 
 }  // namespace
 
 absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, std::vector<NamedTensor> tensors,
                                                        std::vector<std::string>* lines) {
-  const std::string model_config = ConfigBeside(o);
+  const std::string model_config = ConfigBeside(o.inputs);
   quantizer::ModelFacts facts;
   if (!model_config.empty()) {
     auto read = quantizer::ModelFacts::Read(model_config);
     if (!read.ok()) return WithPlace(read.status(), "config.json");
     facts = *std::move(read);
-    if (facts.quantized)
-      return WithHelp(
-          absl::InvalidArgumentError("config.json has a quantization_config: the checkpoint is quantized already"),
-          "start from the checkpoint in float");
   }
   KeepShards(o, tensors);
 

@@ -199,8 +199,8 @@ class FileWriter {
     while (reader->left() > 0) {
       const ir::Run run = reader->Peek();
       const uint64_t size = static_cast<uint64_t>(run.count * item);
-      const bool dense = run.stride == item && size >= kCopyFrom;
-      const auto* bytes = std::get_if<io::Bytes>(&run.storage->bytes);
+      const bool dense = run.stride == item && size >= kCopyFrom;  // not of values that are computed
+      const auto* bytes = run.storage ? std::get_if<io::Bytes>(&run.storage->bytes) : nullptr;
       // What lies side by side in a file goes file to file; for short stretches the call would cost more than the copy.
       if (!cast && dense && bytes && bytes->file_range()) {
         if (absl::Status s = check_.Copy(*run.storage, static_cast<uint64_t>(run.offset), size, *file_); !s.ok())
@@ -220,6 +220,10 @@ class FileWriter {
       }
       if (absl::Status s = file_->Write(out); !s.ok()) return s;
       Progress(out.size());
+    }
+    if (t.tensor.derived) {
+      const ir::DerivedValues::Losses lost = t.tensor.derived->losses();
+      losses.infinite += lost.infinite, losses.zero += lost.zero;
     }
     if (losses.infinite > 0 || losses.zero > 0) lossy_.push_back({t.name, losses});
     return absl::OkStatus();
