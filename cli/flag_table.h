@@ -61,7 +61,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"", "Shapes", "dim-names", ""},
     {"", "Shapes", "require-dynamic", ""},
     {"", "ONNX", "opset", "the opset to declare, exactly; 18 … 24 (20)"},
-    {"", "ONNX", "external-data", "weights in a file of their own; auto: above 2 GB"},
+    {"", "ONNX", "external-data", ""},
     {"", "ONNX", "state", "what becomes of state that the program updates"},
     {"", "ONNX", "onnx-form", ""},
     {"", "ONNX", "input-names", ""},

@@ -18,7 +18,6 @@ namespace {
 
 // Columns that a thread takes at least.
 constexpr int64_t kColumns = 64;
-constexpr int64_t kMinRowsForColumnSums = 8;
 
 bool SameRows(const Tensor& a, const Tensor& b) {
   if (a.rank != b.rank) return false;
@@ -94,10 +93,8 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   g.a_stride = isa.row_bytes(g.k, g.nibbles);
   char* prepared = scratch.Take<char>(g.m * g.a_stride);
   int32_t* sums = scratch.Take<int32_t>(g.m * groups);
-  // A tile of rows sums columns on its way; of many tiles that is read once more instead.
-  int32_t* const column_sums = zeros != nullptr && g.m >= kMinRowsForColumnSums
-                                   ? scratch.Take<int32_t>((g.n + kPanel - 1) / kPanel * kPanel * groups)
-                                   : nullptr;
+  int32_t* const column_sums =
+      zeros != nullptr && g.m > 1 ? scratch.Take<int32_t>((g.n + kPanel - 1) / kPanel * kPanel * groups) : nullptr;
   if (scratch.querying()) return nullptr;
 
   TakeRows<float>(x_scale, scales);

@@ -28,8 +28,8 @@ struct Int8GemmParams {
   const int32_t* a_sum = nullptr;   // [m][groups]: sums of a's integers
   const float* a_scale = nullptr;   // [m]
   const int32_t* a_zero = nullptr;  // [m], or null
-  // Panels of groups: sums of b's stored integers, as `column_sums` gives them; null: summed on the way. Only with
-  // a_zero.
+  // Panels of groups: sums of b's stored integers, as `column_sums` gives them. With a_zero; null only where m is 1,
+  // whose tile sums them on its way.
   const int32_t* column_sums = nullptr;
   DType rounded = DType::kF32;  // or kBF16, with one group
   const float* bias = nullptr;  // n, or null
@@ -71,7 +71,7 @@ struct Int8GemmMicrokernels {
   // Packs a row of k integers and gives the sum of each group.
   void (*pack_row)(const int8_t* a, int64_t k, int64_t group, bool nibbles, void* to, int32_t* sums);
   void (*gemm)(const Int8GemmParams& g);
-  // Of each group of each column the sum of b's stored integers: panels of groups. Pays where many rows read them.
+  // Of each group of each column the sum of b's stored integers: panels of groups.
   void (*column_sums)(const Int8GemmParams& g, int32_t* to);
   // The minimum and the maximum of n floats; NaN for both where one is NaN.
   void (*min_max)(const float* x, int64_t n, float* min, float* max);

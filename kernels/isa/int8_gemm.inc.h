@@ -141,8 +141,13 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
   const int32_t* sums = g.a_sum + i * groups;
   const PanelPrefetch<(C * kLanes + kPanel - 1) / kPanel> prefetch(units * kUnitBytes);
   int64_t prefetch_distance = 0;
+  // Below 2^24 all integers are floats, and so is what a's zero points take off: no 32-bit products then.
+  const bool small_sums = kNibbles && kGroups && g.group < 1 << 12;
   const int64_t scale_bytes = ByteSize(g.scale_dtype);
   const auto* const scales = static_cast<const char*>(g.scale);
+  float a_zero[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) a_zero[r] = kColumnSums != ColumnSums::kNone ? static_cast<float>(g.a_zero[i + r]) : 0;
   Vec total[R][C];
   for (int64_t group = 0; group < groups; ++group) {
     if (R == 1) prefetch_distance = prefetch.From(group * each * kUnitBytes);
@@ -194,15 +199,21 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
       if constexpr (R == 1) __builtin_prefetch(scales + (at + prefetch.panels * groups * kPanel) * scale_bytes);
       const IntVec zero = g.zero != nullptr ? LoadBytes(g.zero + at) : IntVec{};
       if constexpr (kColumnSums == ColumnSums::kRead) column[c] = LoadInts(g.column_sums + at);
-      const IntVec numbers = column[c] + (BroadcastInt(g.offset) - zero) * rows;  // the column's, added
+      // Of the column's numbers, the sum.
+      const IntVec numbers =
+          column[c] + (g.zero != nullptr ? (BroadcastInt(g.offset) - zero) * rows : BroadcastInt(g.offset * rows));
+      const Vec numbers_f32 = __builtin_convertvector(numbers, Vec);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         IntVec t = acc[r][c][0];
 #pragma GCC unroll 4
         for (int s = 1; s < kSums; ++s) t += acc[r][c][s];
         if (g.zero != nullptr) t -= zero * sums[r * groups + group];
-        if constexpr (kColumnSums != ColumnSums::kNone) t -= numbers * g.a_zero[i + r];
-        const Vec f = __builtin_convertvector(t, Vec);
+        if constexpr (kColumnSums != ColumnSums::kNone)
+          if (!small_sums) t -= numbers * g.a_zero[i + r];
+        Vec f = __builtin_convertvector(t, Vec);
+        if constexpr (kColumnSums != ColumnSums::kNone)
+          if (small_sums) f -= numbers_f32 * a_zero[r];
         if constexpr (kGroups) {
           total[r][c] = group == 0 ? f * scale : total[r][c] + f * scale;
         } else {
@@ -233,14 +244,25 @@ template <bool kNibbles, bool kGroups, ColumnSums kColumnSums>
 void Int8GemmOf(const Int8GemmParams& g) {
   constexpr int kPart = kPanel / kLanes;
   // What registers hold beside what else is needed. A row's integers are read once for all columns of a tile.
-  constexpr int kRows = SLIPWAY_ISA_BYTES == 64 ? (kGroups ? 3 : 6) : SLIPWAY_ISA_BYTES == 32 ? (kGroups ? 3 : 4) : 2;
-  constexpr int kColumns = SLIPWAY_ISA_BYTES == 64 && !kWideA ? 4 : kPart;
+  // With groups there are two accumulators an element: taller tiles then, which unpack integers once for more rows.
+  constexpr bool kWide = SLIPWAY_ISA_BYTES == 64;
+  constexpr int kRows = kWide ? 6 : SLIPWAY_ISA_BYTES == 32 ? (kGroups ? 3 : 4) : 2;
+  constexpr int kColumnsOfOne = kWide && !kWideA ? 4 : kPart;
+  constexpr int kColumns = !kWide || kWideA ? kPart : kGroups ? 2 : 4;
   const int64_t vectors = (g.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
-  if (kColumns > kPart)
-    for (; v + kColumns <= vectors; v += kColumns)
-      Int8GemmRows<kRows, kColumns, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
-  for (; v < vectors; v += kPart) Int8GemmRows<kRows, kPart, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
+  if (kColumnSums == ColumnSums::kMade || (kColumnsOfOne > kPart && g.m == 1))
+    for (; v + kColumnsOfOne <= vectors; v += kColumnsOfOne)
+      Int8GemmRows<1, kColumnsOfOne, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
+  if constexpr (kColumnSums == ColumnSums::kMade) {
+    if constexpr (kColumnsOfOne > kPart)
+      for (; v < vectors; v += kPart) Int8GemmRows<1, kPart, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
+  } else {
+    if (kColumns > kPart)
+      for (; v + kColumns <= vectors; v += kColumns)
+        Int8GemmRows<kRows, kColumns, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
+    for (; v < vectors; v += kPart) Int8GemmRows<kRows, kPart, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
+  }
 }
 
 void Int8Gemm(const Int8GemmParams& g) {
