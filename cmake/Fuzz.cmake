@@ -12,7 +12,7 @@ if(SLIPWAY_COVERAGE)  # of what reads
   foreach(room io ir importers onnx_model weights)
     target_compile_options(room_${room} PRIVATE ${coverage})
   endforeach()
-  set_source_files_properties(kernels/executor/plan_file.cc kernels/executor/execute.cc
+  set_source_files_properties(kernels/executor/plan_file.cc kernels/executor/bind.cc kernels/executor/execute.cc
     PROPERTIES COMPILE_OPTIONS "${coverage}")
   target_link_libraries(room_io PUBLIC fuzz_feedback)
   target_link_libraries(room_kernels PUBLIC fuzz_feedback)
