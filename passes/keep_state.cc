@@ -24,9 +24,6 @@ using ir::Values;
 bool IsOneOf(const Node* n, std::initializer_list<std::string_view> ops) {
   return n && std::find(ops.begin(), ops.end(), n->op_name()) != ops.end();
 }
-bool IsCat(const Node* n) {
-  return IsOneOf(n, {"aten.cat.default", "aten.concat.default", "aten.concatenate.default"});
-}
 constexpr std::string_view kAppend = "slipway.append.default";
 
 // A part of the input: an index for some of its dims, and which dims of it are left, in the order of the part's own.
@@ -106,7 +103,7 @@ class Matcher {
   std::string MatchPart(Value* v, const Part& want) {
     Node* n = v->producer();
     const bool stack = IsOneOf(n, {"aten.stack.default"});
-    if (!stack && !IsCat(n))
+    if (!stack && !(n && IsCat(*n)))
       return text::StrCat("%", v->name(),
                           n ? text::StrCat(" is a result of ", n->op_name()) : " is an input, unchanged",
                           ", not of cat or stack");

@@ -134,6 +134,8 @@ std::vector<std::string> DropMutations(ir::Program& p);
 absl::Status RemoveNoOps(ir::Program& p);
 // Whether RemoveNoOps takes the operator out, always or for some arguments.
 bool IsNoOp(std::string_view op);
+// Whether a node joins tensors along a dim: aten.cat, however it is spelled.
+bool IsCat(const ir::Node& n);
 
 // Quantized weights and activations in all their spellings become slipway.quantize and slipway.dequantize
 // (quantization.h says what these compute, the .cc what is recognised and how exactly). Functional form; before

@@ -45,11 +45,6 @@ Value* SourceOf(const ir::Node& n) {
   return !t.identity_when_idle.empty() && !ir::IsRandom(n) ? n.Get(t.identity_when_idle).value() : nullptr;
 }
 
-bool IsCat(const ir::Node& n) {
-  const std::string_view op = n.op_name();
-  return op == "aten.cat.default" || op == "aten.concat.default" || op == "aten.concatenate.default";
-}
-
 // Parts of a concatenation that add no element go: transformers' DynamicCache begins with an empty tensor, of one dim,
 // which torch lets stand among tensors of any rank. Null, or what alone is left.
 Value* DropEmptyParts(ir::Node& cat) {
@@ -97,6 +92,11 @@ void Clean(ir::Graph& g) {
 bool IsNoOp(std::string_view op) {
   const ir::OpTraits& t = ir::GetOp(op).traits;
   return t.assertion || !t.identity.empty() || !t.cast.empty() || !t.identity_when_idle.empty();
+}
+
+bool IsCat(const ir::Node& n) {
+  const std::string_view op = n.op_name();
+  return op == "aten.cat.default" || op == "aten.concat.default" || op == "aten.concatenate.default";
 }
 
 absl::Status RemoveNoOps(ir::Program& p) {

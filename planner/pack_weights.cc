@@ -16,8 +16,8 @@ constexpr int64_t kMinColumns = 2 * kernels::kPanel, kMinFloatColumns = 4;
 bool Fits(const PlannedProgram::Weight& w, const void* integers, const kernels::WeightMatrix& m,
           kernels::Packing packing) {
   if (const auto& known = w.tensor.storage->extremes) {
-    const int64_t low = packing == kernels::Packing::kNr16Int4 ? -8 : 0;
-    return known->first >= low && known->second <= low + 15;
+    const auto [low, high] = kernels::NibbleRange(packing);
+    return known->first >= low && known->second <= high;
   }
   const bool fits = kernels::FitsPacking(integers, m.dtype, m.k * m.n, packing);
   if (const auto* bytes = std::get_if<io::Bytes>(&w.tensor.storage->bytes))

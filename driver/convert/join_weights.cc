@@ -29,7 +29,7 @@ bool SaysTied(const importers::json::Value& config) {
 // checkpoints hold them once.
 bool HasTiedEmbeddings(const std::string& path) {
   constexpr uint64_t kMost = uint64_t{1} << 24;
-  auto file = io::MappedFile::Open(text::StrCat(IsFolder(path) ? path : FolderOf(path), "/config.json"));
+  const auto file = OpenConfigBeside(path);
   if (!file.ok() || (*file)->size() > kMost) return false;
   const absl::Span<const uint8_t> data = (*file)->data();
   const auto config = importers::json::Document::Parse({reinterpret_cast<const char*>(data.data()), data.size()});

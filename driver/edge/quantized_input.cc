@@ -85,9 +85,13 @@ absl::StatusOr<uint64_t> DequantizeTensors(const std::string& path, ir::DType to
   return bytes;
 }
 
+absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenConfigBeside(const std::string& path) {
+  return io::MappedFile::Open(text::StrCat(FolderAt(path), "/config.json"));
+}
+
 std::string ConfigBeside(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
-    auto file = io::MappedFile::Open(text::StrCat(FolderAt(path), "/config.json"));
+    auto file = OpenConfigBeside(path);
     if (file.ok()) return std::string(reinterpret_cast<const char*>((*file)->data().data()), (*file)->data().size());
   }
   return "";

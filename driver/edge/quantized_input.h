@@ -4,12 +4,14 @@
 #define SLIPWAY_DRIVER_EDGE_QUANTIZED_INPUT_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/mapped_file.h"
 #include "ir/dtype.h"
 #include "ir/tensor_set.h"
 #include "weights/quantized/quantized.h"
@@ -31,7 +33,9 @@ absl::StatusOr<uint64_t> DequantizeTensors(const std::string& path, ir::DType to
                                            const std::function<bool(const std::string&)>& wanted, ir::TensorSet* set,
                                            std::vector<std::string>* lines);
 
-// config.json beside the first of the sources that has one; "" where none has.
+// config.json beside the source at `path`. Errors as of MappedFile::Open.
+absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenConfigBeside(const std::string& path);
+// The text of that beside the first of the sources that has one; "" where none has.
 std::string ConfigBeside(const std::vector<std::string>& paths);
 
 }  // namespace slipway::driver

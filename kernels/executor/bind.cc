@@ -77,17 +77,7 @@ int64_t Context::ScratchBytes(const Step& s) {
     if (all[k].numel() > kMaxElements) return 0;
   }
   if (!Numbers(s)) return 0;
-  const Plan& p = executable_->plan();
-  const Call call{all.first(s.inputs),
-                  all.last(s.outputs),
-                  s.compute,
-                  ints_,
-                  floats_,
-                  options_.workers,
-                  std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
-                  nullptr,
-                  s.kernel->user};
-  const int64_t bytes = QueryWorkspace(*s.kernel, call);
+  const int64_t bytes = QueryWorkspace(*s.kernel, CallOf(s, nullptr));
   return bytes > 0 && bytes <= kLimit ? bytes : 0;
 }
 

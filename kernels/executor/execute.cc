@@ -251,6 +251,20 @@ bool Context::Numbers(const Step& s) {
   return true;
 }
 
+Call Context::CallOf(const Step& s, Scratch* scratch) const {
+  const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
+  const std::span<const ChainOp> ops = executable_->plan().ops;
+  return {all.first(s.inputs),
+          all.last(s.outputs),
+          s.compute,
+          ints_,
+          floats_,
+          options_.workers,
+          ops.subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
+          scratch,
+          s.kernel->user};
+}
+
 Error Context::RunKernel(const Step& s) {
   const Plan& p = executable_->plan();
   const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
@@ -263,15 +277,7 @@ Error Context::RunKernel(const Step& s) {
   if (!Numbers(s)) return Fail(Error::kData, "a number has no value");
   const Block& block = scratch_of_[&s - p.steps.data()];
   scratch_.Reset(block.at, block.bytes);
-  const Call call{all.first(s.inputs),
-                  all.last(s.outputs),
-                  s.compute,
-                  ints_,
-                  floats_,
-                  options_.workers,
-                  std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
-                  &scratch_,
-                  s.kernel->user};
+  const Call call = CallOf(s, &scratch_);
   if (const char* why = s.kernel->run(call)) return Fail(Error::kData, why);
   if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
   return {};

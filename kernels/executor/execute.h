@@ -158,7 +158,8 @@ class Context {
   bool Overlap(const Step& s) const;
   Error RunKernel(const Step& s);
   void CountWork(const Step& s, const Call& call);
-  bool Numbers(const Step& s);  // into ints_ and floats_; false where one has no value
+  bool Numbers(const Step& s);                         // into ints_ and floats_; false where one has no value
+  Call CallOf(const Step& s, Scratch* scratch) const;  // with those numbers
   bool Fits(int32_t view) const;
   Error SetSymbol(int32_t symbol, Scalar value);
 

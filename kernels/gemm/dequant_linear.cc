@@ -63,9 +63,6 @@ int64_t MaxRowsForInRegister(const QuantizedMatrix& b) {
   if (b.group < b.k && b.group % RowsPerWord(b) != 0) return 0;
   return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
 }
-// Two slices of elements of 16 bits are less than their rounding of each element of b costs: 2^-16 of the largest of a
-// block of at most 128, beside 2^-9 (f16: 2^-12) of each.
-int SlicesOf(const DequantGemmParams& g) { return g.b.rounding_left_out && g.is_narrow ? 2 : 3; }
 // The algorithms, the first that takes the product. Where a row cannot be split, it is one of the others.
 enum class Algorithm { kSplitInt8, kInRegister, kBlocks };
 Algorithm FloatAlgorithm(const DequantGemmParams& g) {
@@ -145,19 +142,21 @@ void ByBlocks(const DequantGemmParams& g, float* scratch) {
     }
 }
 
-// Leaves roundings out where that is allowed and no slower: bf16 instructions take rounded elements for many rows.
-void RelaxRounding(DequantGemmParams& g) {
+// Leaves roundings out where that is no slower: bf16 instructions take rounded elements for many rows. With a's
+// elements of 16 bits, two slices then cost less than the rounding would: 2^-16 of the largest of a block of at most
+// 128, beside 2^-9 (f16: 2^-12) of each element of b.
+void RelaxRounding(DType a, DequantGemmParams& g) {
   if (g.b.rounded == DType::kF32 && g.b.scale_rounded == DType::kF32) return;
   if (g.b.rounded == DType::kBF16 && g.is_bf16 && Bf16For(BlockOf(g)) != nullptr) return;
   g.b.rounded = g.b.scale_rounded = DType::kF32;
-  g.b.rounding_left_out = true;
+  if (a != DType::kF32) g.slices = 2;
 }
 
 Loop LoopOf(const DequantGemmParams& g) {
   const Algorithm algorithm = AlgorithmOf(g);
   if (algorithm == Algorithm::kSplitInt8)
-    return {BestInt8Gemm().name, SlicesOf(g) == 2 ? "floats as two int8 slices, sums of four products (VNNI)"
-                                                  : "floats as three int8 slices, sums of four products (VNNI)"};
+    return {BestInt8Gemm().name, g.slices == 2 ? "floats as two int8 slices, sums of four products (VNNI)"
+                                               : "floats as three int8 slices, sums of four products (VNNI)"};
   if (algorithm == Algorithm::kInRegister) return {BestIsa().name, "widened in registers"};
   if (const Bf16GemmMicrokernels* bf16 = Bf16For(BlockOf(g)))
     return {bf16->name, "blocks of bf16, sums of two products of bf16"};
@@ -169,9 +168,9 @@ bool GemmBySplitInt8(const DequantGemmParams& g, const Workers* workers, Scratch
   const Scratch::Frame frame(scratch);
   const int64_t block = SplitInt8BlockSize(g.b);
   const Int8GemmMicrokernels& isa = BestInt8Gemm();
-  const int64_t groups = g.b.k / g.b.group, blocks = (g.b.k + block - 1) / block, slices = SlicesOf(g),
+  const int64_t groups = g.b.k / g.b.group, blocks = (g.b.k + block - 1) / block, slices = g.slices,
                 row_bytes = SplitInt8Rows::RowBytes(g.b.k, slices);
-  SplitInt8GemmParams call{g, {.block = block, .slices = static_cast<int>(slices)}};
+  SplitInt8GemmParams call{g, {.block = block, .slices = g.slices}};
   QuantizedMatrix& b = call.gemm.b;
   if (b.scale_rounded != DType::kF32 && b.scale_rounded != b.scale_dtype) {
     b.scale = PanelsAsF32(b.scale, b.scale_dtype, b.scale_rounded, groups, b.n, scratch);
@@ -233,7 +232,6 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, DequantGemmParams*
   if (added && !IsNarrowFloat(c.in[3].dtype)) return false;
   if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return false;
   SetPacking(q, g.b);
-  g.is_narrow = x.dtype != DType::kF32;
   if (x.dtype == DType::kBF16 && x.is_contiguous()) g.is_bf16 = true, g.bf16_rows = x.data;
   if (g.b.n > 0) g.m = out.numel() / g.b.n;
   return true;
@@ -250,7 +248,7 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   if (g.b.k == 0) return "a product over nothing";
 
   Scratch& scratch = *c.scratch;
-  if (!a.exact) RelaxRounding(g);
+  if (!a.exact) RelaxRounding(x.dtype, g);
   TakeIntegers(q, g.b, c, scratch);
   g.b.offset -= static_cast<float>(a.middle);
   if (scaled) {
@@ -308,7 +306,7 @@ bool QuantProduct(const Call& c, const QuantLinearAttributes& a, int64_t rows, P
   SetRows(c, 2 + scales, p);
   if (rows > 0) p->m.value = rows;
   g.m = p->m.value;
-  if (!a.exact) RelaxRounding(g);
+  if (!a.exact) RelaxRounding(c.in[0].dtype, g);
   p->operations = Operations(*p);
   p->groups = scales > 0 ? g.b.k / g.b.group : 0;
   p->loop = LoopOf(g);

@@ -177,8 +177,10 @@ bool CanUsePacked(const Plan& p, const Step& s, int operand, Packing packing, We
 bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing) {
   if (!IsNibbles(packing)) return true;
   if (!IsByte(dtype)) return false;
-  const int low = packing == Packing::kNr16Int4 ? -8 : 0, high = low + 15;
-  auto all = [&](const auto* x) { return std::all_of(x, x + n, [&](int v) { return v >= low && v <= high; }); };
+  const auto [low, high] = NibbleRange(packing);
+  auto all = [&, low = low, high = high](const auto* x) {
+    return std::all_of(x, x + n, [&](int v) { return v >= low && v <= high; });
+  };
   return dtype == DType::kI8 ? all(static_cast<const int8_t*>(integers)) : all(static_cast<const uint8_t*>(integers));
 }
 

@@ -18,6 +18,7 @@
 #define SLIPWAY_KERNELS_GEMM_PACKING_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/executor/plan.h"
 #include "kernels/isa/isa.h"
@@ -28,6 +29,10 @@ namespace slipway::kernels {
 // are in range.
 bool CanUsePacked(const Plan& plan, const Step& step, int operand, Packing packing, WeightMatrix* matrix);
 
+// The integers that a packing in nibbles holds: from the first to the second.
+constexpr std::pair<int, int> NibbleRange(Packing p) {
+  return p == Packing::kNr16Int4 ? std::pair(-8, 7) : std::pair(0, 15);
+}
 // Whether `n` integers of i8 or u8 may be packed like this.
 bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing);
 

@@ -24,8 +24,6 @@ struct QuantizedMatrix {
   bool adds_zero = false;             // with integers, a scale and a zero
   DType scale_rounded = DType::kF32;  // bf16, f16: the scale is rounded to that first
   DType rounded = DType::kF32;        // bf16, f16: each element is rounded to that
-  // The program rounds elements and scales to narrower floats than is done here (QuantLinearAttributes::exact).
-  bool rounding_left_out = false;
 };
 
 // Rows of a column that are stored together, in one 32-bit word.
@@ -37,7 +35,7 @@ struct DequantGemmParams {
   int64_t m = 0;
   const float* a = nullptr;
   int64_t a_stride = 0;
-  bool is_narrow = false;           // a's elements are bf16 or f16 in the program
+  int slices = 3;                   // of int8 that stand for an element of a, where it is split: 2 or 3
   bool is_bf16 = false;             // a's rows are bf16 in the program, dense:
   const void* bf16_rows = nullptr;  // these
   float* c = nullptr;
