@@ -35,8 +35,8 @@ struct Storage {
   uint64_t size = 0;  // bytes; for rules: of the tensor they fill
   // Of all the bytes, where the container they came in states it: writers need not read them then.
   std::optional<uint32_t> crc32;
-  // Of bytes that are integers of one tensor: the least and the greatest, where whoever made them has looked.
-  std::optional<std::pair<int64_t, int64_t>> extremes;
+  // Of bytes that are integers of one tensor: what none is less and greater than, where whoever made them knows.
+  std::optional<std::pair<int64_t, int64_t>> bounds;
 };
 
 struct TensorRef {

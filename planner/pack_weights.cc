@@ -15,7 +15,7 @@ constexpr int64_t kMinColumns = 2 * kernels::kPanel, kMinFloatColumns = 4;
 
 bool Fits(const PlannedProgram::Weight& w, const void* integers, const kernels::WeightMatrix& m,
           kernels::Packing packing) {
-  if (const auto& known = w.tensor.storage->extremes) {
+  if (const auto& known = w.tensor.storage->bounds) {
     const auto [low, high] = kernels::NibbleRange(packing);
     return known->first >= low && known->second <= high;
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
@@ -48,16 +49,29 @@ absl::Status NotFinite() {
   return absl::InvalidArgumentError("the weight has infinities or NaN, of which no scale can be made");
 }
 
-absl::Status PartWriter::Rows(const int8_t* codes, int64_t row, int64_t count) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(codes);
-  const int64_t k = scheme_.shape().k;
-  if (as_they_are_) return sink_(0, static_cast<uint64_t>(row * k), {bytes, static_cast<size_t>(count * k)});
+absl::StatusOr<int8_t*> PartWriter::Rows(int64_t count) {
+  constexpr size_t kRun = size_t{1} << 16;  // codes
+  const auto k = static_cast<size_t>(scheme_.shape().k);
+  if ((static_cast<size_t>(rows_ + count)) * k > kRun) RETURN_IF_ERROR(Flush());
+  const size_t at = static_cast<size_t>(rows_) * k;
+  rows_ += count;
+  if (codes_.size() < static_cast<size_t>(rows_) * k) codes_.resize(static_cast<size_t>(rows_) * k);
+  return codes_.data() + at;
+}
+
+absl::Status PartWriter::Flush() {
+  const int64_t row = std::exchange(row_, row_ + rows_), count = std::exchange(rows_, 0), k = scheme_.shape().k;
+  if (count == 0) return absl::OkStatus();
+  if (as_they_are_)
+    return sink_(0, static_cast<uint64_t>(row * k),
+                 {reinterpret_cast<const uint8_t*>(codes_.data()), static_cast<size_t>(count * k)});
   packed_.resize(static_cast<size_t>(count * scheme_.packed_row()));
-  scheme_.Pack(codes, count, packed_.data());
+  scheme_.Pack(codes_.data(), count, packed_.data());
   return sink_(0, static_cast<uint64_t>(row * scheme_.packed_row()), packed_);
 }
 
-absl::Status PartWriter::Values() {
+absl::Status PartWriter::Finish() {
+  RETURN_IF_ERROR(Flush());
   for (size_t i = 1; i < scheme_.parts().size(); ++i) {
     const std::string values = scheme_.Values(i);
     RETURN_IF_ERROR(sink_(i, 0, {reinterpret_cast<const uint8_t*>(values.data()), values.size()}));
@@ -94,21 +108,19 @@ absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme,
   for (size_t i = 0; i < columns.size(); ++i) inverse[i] = 1 / columns[i];
   ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(w));
   PartWriter writer(scheme, codes_as_they_are, sink);
-  std::vector<int8_t> codes;
   std::vector<float> numbers;
   ErrorSums sums;
   int64_t row = 0;
   for (absl::Span<const float> rows = reader.Next(); !rows.empty(); rows = reader.Next()) {
     const int64_t count = static_cast<int64_t>(rows.size()) / k;
-    codes.resize(rows.size());
     numbers.resize(rows.size());
-    if (!scheme.Quantize(prepare(rows), row, count, codes.data(), numbers.data())) return NotFinite();
+    ASSIGN_OR_RETURN(int8_t* const codes, writer.Rows(count));
+    if (!scheme.Quantize(prepare(rows), row, count, codes, numbers.data())) return NotFinite();
     if (!columns.empty()) loops.times(numbers.data(), inverse.data(), count, k, Rounding::kF32, numbers.data());
     loops.errors(rows.data(), numbers.data(), static_cast<int64_t>(rows.size()), &sums);
-    RETURN_IF_ERROR(writer.Rows(codes.data(), row, count));
     row += count;
   }
-  RETURN_IF_ERROR(writer.Values());
+  RETURN_IF_ERROR(writer.Finish());
   return Error::Of(sums);
 }
 

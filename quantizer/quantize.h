@@ -43,22 +43,26 @@ class PartWriter {
  public:
   PartWriter(const Scheme& scheme, bool codes_as_they_are, const PartSink& sink)
       : scheme_(scheme), as_they_are_(codes_as_they_are), sink_(sink) {}
-  // Codes, one a byte, of rows [row, row + count).
-  absl::Status Rows(const int8_t* codes, int64_t row, int64_t count);
-  // The other parts, after the last row.
-  absl::Status Values();
+  // Where to put the codes, one a byte, of the next `count` rows; valid until the next call. Given to the sink some
+  // chunks at a time.
+  absl::StatusOr<int8_t*> Rows(int64_t count);
+  // The last of them and the other parts, after the last row.
+  absl::Status Finish();
 
  private:
   const Scheme& scheme_;
   const bool as_they_are_;
   const PartSink& sink_;
+  int64_t row_ = 0, rows_ = 0;  // given to the sink, and held
+  std::vector<int8_t> codes_;
   std::vector<uint8_t> packed_;
+  absl::Status Flush();
 };
 
 // The elements of a weight of f32, bf16 or f16 as floats, in chunks of whole rows of about kChunk elements.
 class RowReader {
  public:
-  static constexpr int64_t kChunk = int64_t{1} << 16;
+  static constexpr int64_t kChunk = int64_t{1} << 13;  // so that what is made of it stays in the caches
   static absl::StatusOr<RowReader> Open(const ir::ShardedTensor& w);
   // The next rows; empty at the end. Valid until the next call.
   absl::Span<const float> Next();

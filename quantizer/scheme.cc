@@ -30,19 +30,6 @@ const Loops& BestLoops() {
   return best;
 }
 
-Rounding RoundingOf(DType t) {
-  return t == DType::kBFloat16 ? Rounding::kBF16 : t == DType::kFloat16 ? Rounding::kF16 : Rounding::kF32;
-}
-
-float RoundTo(Rounding r, float x) {
-  switch (r) {
-    case Rounding::kF32: return x;
-    case Rounding::kBF16: return static_cast<float>(BF16(x));
-    case Rounding::kF16: return static_cast<float>(F16(x));
-  }
-  return x;
-}
-
 Rounding Shape::rounding() const { return RoundingOf(dtype); }
 
 std::string Encode(absl::Span<const float> numbers, DType t) {

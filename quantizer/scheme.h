@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/floats.h"
 #include "ir/dtype.h"
 #include "quantizer/config.h"
 #include "quantizer/loops/loops.h"
@@ -124,8 +125,17 @@ std::unique_ptr<Scheme> MakeMx(const Config& config, const Shape& shape);
 std::unique_ptr<Scheme> MakeNvfp4(const Config& config, const Shape& shape);
 
 // One rounding to a dtype, as a float.
-float RoundTo(Rounding r, float x);
-Rounding RoundingOf(ir::DType t);
+inline float RoundTo(Rounding r, float x) {
+  switch (r) {
+    case Rounding::kF32: return x;
+    case Rounding::kBF16: return static_cast<float>(BF16(x));
+    case Rounding::kF16: return static_cast<float>(F16(x));
+  }
+  return x;
+}
+inline Rounding RoundingOf(ir::DType t) {
+  return t == ir::DType::kBFloat16 ? Rounding::kBF16 : t == ir::DType::kFloat16 ? Rounding::kF16 : Rounding::kF32;
+}
 // Floats as bytes of f32, bf16 or f16.
 std::string Encode(absl::Span<const float> numbers, ir::DType t);
 // Scales of blocks [rows, columns], a byte each, in the order of NVIDIA's block-scaled products: tiles of 128 x 4, row

@@ -50,37 +50,23 @@ int8_t TwiceFloat4(uint8_t code) {
   return static_cast<int8_t>((code & 8) != 0 ? -kTwice[code & 7] : kTwice[code & 7]);
 }
 
-// CRC-32 and extremes of codes that are written from the first to the last.
-class CodeSummary {
+// CRC-32 of codes that are written from the first to the last.
+class CodeChecksum {
  public:
-  void Add(uint64_t at, absl::Span<const uint8_t> bytes, DType dtype) {
+  void Add(uint64_t at, absl::Span<const uint8_t> bytes) {
     in_order_ = in_order_ && at == end_;
     end_ = at + bytes.size();
     crc_ = io::Crc32(crc_, bytes);
-    if (dtype != DType::kInt8 && dtype != DType::kUInt8) return;
-    constexpr size_t kBlock = 64;  // of a fixed size, so that vectors are made of it
-    int8_t low[kBlock], high[kBlock];
-    std::fill_n(low, kBlock, static_cast<int8_t>(low_)), std::fill_n(high, kBlock, static_cast<int8_t>(high_));
-    const auto* codes = reinterpret_cast<const int8_t*>(bytes.data());
-    size_t i = 0;
-    for (; i + kBlock <= bytes.size(); i += kBlock)
-      for (size_t k = 0; k < kBlock; ++k)
-        low[k] = std::min(low[k], codes[i + k]), high[k] = std::max(high[k], codes[i + k]);
-    for (; i < bytes.size(); ++i) low[0] = std::min(low[0], codes[i]), high[0] = std::max(high[0], codes[i]);
-    low_ = *std::min_element(low, low + kBlock), high_ = *std::max_element(high, high + kBlock);
   }
   // Nothing where they were written in another order.
-  void Give(DType dtype, ir::Storage* to) const {
-    if (!in_order_ || end_ != to->size) return;
-    to->crc32 = crc_;
-    if (dtype == DType::kInt8 && high_ >= low_) to->extremes = {low_, high_};
+  void Give(ir::Storage* to) const {
+    if (in_order_ && end_ == to->size) to->crc32 = crc_;
   }
 
  private:
   bool in_order_ = true;
   uint64_t end_ = 0;
   uint32_t crc_ = 0;
-  int low_ = 127, high_ = -128;
 };
 
 // What is known of a layer besides its codes.
@@ -189,8 +175,8 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
                : UsageError(text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
                             "--calibration FILE.safetensors gives inputs to run the program on");
 
-  // Puts codes in their place and keeps the rest. What later readers would look for in them is found on the way.
-  std::vector<CodeSummary> summaries(chosen.size());
+  // Puts codes in their place and keeps the rest.
+  std::vector<CodeChecksum> checksums(chosen.size());
   const auto sink_of = [&](size_t i) {
     return [&, i, known = false, changed = std::vector<uint8_t>()](
                size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
@@ -205,7 +191,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
         for (uint8_t& b : changed) b = static_cast<uint8_t>(TwiceFloat4(b));
         bytes = changed;
       }
-      summaries[i].Add(at, bytes, w.scheme->parts()[0].dtype);
+      checksums[i].Add(at, bytes);
       return scratch->WriteAt(places[i] + at, bytes);
     };
   };
@@ -268,7 +254,8 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     auto storage = std::make_shared<ir::Storage>();
     storage->size = static_cast<uint64_t>(s.n * s.k);
     storage->bytes = io::Bytes(io::FileRange{file, places[i], storage->size});
-    summaries[i].Give(dtype, storage.get());
+    checksums[i].Give(storage.get());
+    if (dtype == DType::kInt8) storage->bounds = forms[i].range;
     forms[i].codes = {std::move(storage), dtype, {s.n, s.k}, ir::ContiguousStrides({s.n, s.k}), 0};
     RETURN_IF_ERROR(passes::QuantizeLinear(p, layers[chosen[i].index], forms[i]));
   }

@@ -1,7 +1,8 @@
 // Kernel `attention`: scaled dot-product attention without the matrix of all scores. Blocks of queries meet blocks of
 // keys, and each row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and
 // Gimelshein, 2018). A block of keys and values is packed for several blocks of queries, a group, which meet it one
-// after the other. Sums are f32; operands are f32 or narrower.
+// after the other. Keys that a mask of false or -inf hides from all queries of a block, such as those that a cache has
+// not written yet or that a sliding window has left behind, are not read. Sums are f32; operands are f32 or narrower.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,6 +32,41 @@ struct Plane {
   char* Row(int64_t i) const { return at + i * row * ByteSize(dtype); }
   MatrixRef Matrix(int64_t first_row) const { return {Row(first_row), dtype, row, column}; }
 };
+
+// Places [begin, end) that are within [0, n).
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+
+// Joins `span` with the first to the last of `mask`'s n elements, `column` apart, that differ from `hidden`.
+template <typename T>
+void JoinVisible(const T* mask, int64_t column, int64_t n, T hidden, Span* span) {
+  int64_t first = 0, last = n;
+  while (first < span->begin && mask[first * column] == hidden) ++first;
+  while (last > span->end && mask[(last - 1) * column] == hidden) --last;
+  if (first >= last && span->begin >= span->end) return;
+  *span = {std::min(first, span->begin), std::max(last, span->end)};
+}
+
+// From the first to the last of keys [j, j + n) that one of the queries [i, i + rows) sees; `mask` is there.
+Span Visible(const Plane& mask, int64_t i, int64_t rows, int64_t j, int64_t n) {
+  Span span = {n, 0};
+  if (mask.row == 0) rows = 1;
+  for (int64_t r = i; r < i + rows && (span.begin > 0 || span.end < n); ++r) {
+    const char* at = mask.Row(r) + j * mask.column * ByteSize(mask.dtype);
+    const auto join = [&]<typename T>(T hidden) {
+      JoinVisible(reinterpret_cast<const T*>(at), mask.column, n, hidden, &span);
+    };
+    switch (mask.dtype) {
+      case DType::kBool: join(uint8_t{0}); break;
+      case DType::kF32: join(uint32_t{0xff800000}); break;  // -inf
+      case DType::kBF16: join(uint16_t{0xff80}); break;
+      case DType::kF16: join(uint16_t{0xfc00}); break;
+      default: return {0, n};
+    }
+  }
+  return span;
+}
 
 // The sizes of one head, and of the blocks that it is taken in.
 struct AttentionShape {
@@ -95,7 +131,7 @@ class Attention {
       for (int64_t at = 0; at < count; at += s_.block_queries)
         Meet(k, v, mask, first, at, std::min(s_.block_queries, count - at), j);
     }
-    End(out, first, count, seen);
+    End(out, first, count);
   }
 
  private:
@@ -126,6 +162,7 @@ class Attention {
   }
 
   void Begin(const Plane& q, int64_t first, int64_t count) {
+    begun_.fill(false);
     for (int64_t i = 0; i < count; ++i) {
       float* row = scaled_ + i * s_.width;
       const char* from = q.Row(first + i);
@@ -140,19 +177,27 @@ class Attention {
   }
   // `rows` queries of the group from `at` on meet the keys and values from j on.
   void Meet(const Plane& k, const Plane& v, const Plane& mask, int64_t first, int64_t at, int64_t rows, int64_t j) {
-    const int64_t n = std::min(s_.block_keys, Seen(first + at + rows) - j);
+    int64_t n = std::min(s_.block_keys, Seen(first + at + rows) - j);
     if (n <= 0) return;
+    if (mask.at != nullptr) {
+      const Span seen = Visible(mask, first + at, rows, j, n);
+      if (seen.begin >= seen.end) return;
+      n = seen.end;
+      if (!s_.packs()) j += seen.begin, n -= seen.begin;
+    }
+    bool& begun = begun_[static_cast<size_t>(at / s_.block_queries)];
     GemmF32(Scores(at, rows, n, {k.Row(j), k.dtype, k.column, k.row}), nullptr, scratch_);
     if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
-    for (int64_t i = 0; i < rows; ++i) Weights(mask, first, at + i, scores_ + i * n, j, n, /*begin=*/j == 0);
+    for (int64_t i = 0; i < rows; ++i) Weights(mask, first, at + i, scores_ + i * n, j, n, !begun);
     GemmParams result = Result(at, rows, n, v.Matrix(j), s_.KeysFrom(j));
-    result.accumulate = j > 0;
+    result.accumulate = begun;
     GemmF32(result, nullptr, scratch_);
+    begun = true;
   }
-  void End(const Plane& out, int64_t first, int64_t count, int64_t seen) {
+  void End(const Plane& out, int64_t first, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       float* row = result_ + i * s_.out_width;
-      if (seen == 0) std::fill_n(row, s_.out_width, 0.0f);
+      if (!begun_[static_cast<size_t>(i / s_.block_queries)]) std::fill_n(row, s_.out_width, 0.0f);
       const float by = sum_[i] != 0 ? 1 / sum_[i] : 1;  // nothing but -inf: zeros
       if (out.dtype == DType::kF32 && out.column == 1) {
         Times(row, by, s_.out_width, reinterpret_cast<float*>(out.Row(first + i)));
@@ -218,6 +263,7 @@ class Attention {
   float *const scores_, *const scaled_, *const result_, *const keys_, *const values_;
   float *const most_, *const sum_, *const mask_row_;
   std::array<const char*, 2> packed_ = {};
+  std::array<bool, kGroup> begun_ = {};  // of each block: whether it has met a key
   const Isa& isa_ = BestIsa();
 };
 

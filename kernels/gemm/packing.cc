@@ -59,10 +59,31 @@ uint32_t Four(const uint8_t* from, int64_t row, int shift) {
   }
   return x ^ static_cast<uint32_t>(shift) * 0x01010101u;
 }
+// Eight neighbours as four bytes of two nibbles.
+uint32_t Eight(const uint8_t* from, uint64_t shift) {
+  uint64_t x;
+  std::memcpy(&x, from, 8);
+  x = (x ^ shift) & 0x0f0f0f0f0f0f0f0fu;
+  return static_cast<uint32_t>(x | x >> 28);
+}
+// The octets of a full panel whose columns are contiguous, which is what linear layers have. Some columns together, so
+// that what is stored is dense and what is loaded stays in the first-level cache at any stride.
+void PackContiguousOctets(const uint8_t* from, int64_t column, int64_t octets, int shift, uint8_t* to) {
+  constexpr int64_t kTogether = 8;
+  const uint64_t shifts = static_cast<uint64_t>(shift) * 0x0101010101010101u;
+  for (int64_t j = 0; j < kPanel; j += kTogether)
+    for (int64_t p = 0; p < octets; ++p)
+      for (int64_t i = j; i < j + kTogether; ++i) {
+        const uint32_t word = Eight(from + i * column + p * kOctet, shifts);
+        std::memcpy(to + p * kUnitBytes + i * kQuad, &word, 4);
+      }
+}
 // A panel of quads or nibbles.
 void PackUnits(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, bool nibbles,
                uint8_t* to) {
   const int64_t unit = nibbles ? kOctet : kQuad;
+  if (nibbles && row == 1 && n == kPanel && k % kOctet == 0)
+    return PackContiguousOctets(from, column, k / kOctet, shift, to);
   std::fill_n(to, (k + unit - 1) / unit * kUnitBytes, uint8_t{0});
   for (int64_t j = 0; j < n; ++j, from += column, to += kQuad) {
     int64_t p = 0;

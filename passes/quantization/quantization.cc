@@ -122,7 +122,7 @@ bool IsStored(const Value* v) {
   }
 }
 
-// Weights of 8 bits whose extremes are more than 15 apart have the range of their dtype.
+// Weights of 8 bits whose bounds are more than 15 apart have the range of their dtype.
 static std::pair<int64_t, int64_t> KnownBy8Bits(std::pair<int64_t, int64_t> range, ir::DType dtype) {
   if (range.second - range.first <= 15) return range;
   if (dtype == ir::DType::kInt8) return {-128, 127};
@@ -143,7 +143,7 @@ std::optional<std::pair<int64_t, int64_t>> StoredRange(const Value* v) {
   }
   const ir::TensorRef* t = StoredTensor(v);
   if (!t || t->numel() == 0 || !ir::Validate(*t).ok()) return std::nullopt;
-  if (t->storage->extremes) return KnownBy8Bits(*t->storage->extremes, t->dtype);
+  if (t->storage->bounds) return KnownBy8Bits(*t->storage->bounds, t->dtype);
   // Bytes are read where they lie; others are zero points, of which there are few.
   constexpr uint64_t kMost = uint64_t{1} << 26;
   const auto* bytes = std::get_if<io::Bytes>(&t->storage->bytes);

@@ -100,6 +100,42 @@ bool MinMax(const float* __restrict x, int64_t groups, int64_t g, float* __restr
   return largest < 0x7f800000;
 }
 
+void ChooseAffine(const float* __restrict min, const float* __restrict max, int64_t groups, AffineMapping mapping,
+                  float low, float high, float eps, Rounding of_weight, Rounding of_scale, float* __restrict scale,
+                  float* __restrict inv, float* __restrict zero) {
+  const float half = (high - low) / 2, whole = high - low;
+  const auto each = [=](auto choose) {
+    for (int64_t j = 0; j < groups; ++j) {
+      const float least = min[j] < 0 ? min[j] : 0, greatest = max[j] > 0 ? max[j] : 0;
+      float z = 0;
+      const float s = choose(least, greatest, &z);
+      scale[j] = s < eps ? eps : s;
+      zero[j] = z;
+    }
+  };
+  WithRounding(of_weight, [&]<Rounding kR>() {
+    switch (mapping) {
+      case AffineMapping::kSymmetric:
+        return each([=](float a, float b, float*) { return Round<kR>((-a > b ? -a : b) / half); });
+      case AffineMapping::kSymmetricNoClipping:
+        return each([=](float a, float b, float*) {
+          const float of_low = Round<kR>(a / low), of_high = Round<kR>(b / high);
+          return of_low > of_high ? of_low : of_high;
+        });
+      case AffineMapping::kAsymmetric:
+        return each([=](float a, float b, float* z) {
+          float s = Round<kR>(Round<kR>(b - a) / whole);
+          s = s < eps ? eps : s;
+          *z = Clamp(Round<kR>(low - std::rint(Round<kR>(a / s))), low, high);
+          return s;
+        });
+    }
+  });
+  WithRounding(of_scale, [&]<Rounding kR>() {
+    for (int64_t j = 0; j < groups; ++j) scale[j] = Round<kR>(scale[j]), inv[j] = Round<kR>(1 / scale[j]);
+  });
+}
+
 void ToInt(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict inv,
            const float* __restrict zero, Rounding r, float low, float high, int8_t* __restrict q) {
   WithRounding(r, [&]<Rounding kR>() {
@@ -385,9 +421,27 @@ void Columns(const float* __restrict x, int64_t rows, int64_t n, float* __restri
     }
 }
 
-constexpr Loops kLoops = {SLIPWAY_LOOPS_NAME, WidenBF16,  WidenF16, MinMax,     ToInt,     FromInt,    ToUint4,
-                          FromUint4,          ToUint4Hqq, ToFloat8, FromFloat8, ToFloat4,  FromFloat4, Pack4,
-                          FitScales,          HqqStep,    Errors,   Times,      AddScaled, Columns};
+constexpr Loops kLoops = {SLIPWAY_LOOPS_NAME,
+                          WidenBF16,
+                          WidenF16,
+                          MinMax,
+                          ChooseAffine,
+                          ToInt,
+                          FromInt,
+                          ToUint4,
+                          FromUint4,
+                          ToUint4Hqq,
+                          ToFloat8,
+                          FromFloat8,
+                          ToFloat4,
+                          FromFloat4,
+                          Pack4,
+                          FitScales,
+                          HqqStep,
+                          Errors,
+                          Times,
+                          AddScaled,
+                          Columns};
 
 }  // namespace SLIPWAY_LOOPS
 }  // namespace slipway::quantizer

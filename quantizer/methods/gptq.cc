@@ -241,7 +241,6 @@ absl::StatusOr<Calibrated> QuantizeGptq(const CalibratedWeight& q) {
   const Solver solver{q.scheme, u, dead, k, group, std::min(block, k)};
   const int64_t together = std::min(n, kRows * q.threads);
   std::vector<float> w, solved, scale, zero;
-  std::vector<int8_t> codes;
   std::vector<float> numbers;
   PartWriter writer(q.scheme, q.codes_as_they_are, q.sink);
   ErrorSums sums;
@@ -270,13 +269,13 @@ absl::StatusOr<Calibrated> QuantizeGptq(const CalibratedWeight& q) {
     });
     if (!BestLoops().min_max(solved.data(), 1, count * k, &low, &high))
       return absl::InvalidArgumentError("GPTQ's corrections are too large for a float; a larger percdamp may help");
-    codes.resize(w.size()), numbers.resize(w.size());
-    q.scheme.QuantizeWith(solved.data(), row, count, scale.data(), zero.data(), codes.data(), numbers.data());
+    numbers.resize(w.size());
+    ASSIGN_OR_RETURN(int8_t* const codes, writer.Rows(count));
+    q.scheme.QuantizeWith(solved.data(), row, count, scale.data(), zero.data(), codes, numbers.data());
     BestLoops().errors(w.data(), numbers.data(), count * k, &sums);
-    RETURN_IF_ERROR(writer.Rows(codes.data(), row, count));
     row += count;
   }
-  RETURN_IF_ERROR(writer.Values());
+  RETURN_IF_ERROR(writer.Finish());
   return Calibrated{Error::Of(sums)};
 }
 

@@ -55,9 +55,9 @@ class Affine : public Scheme {
       Convert(w, groups, scales_.data(), zeros_.data(), codes, numbers);
       return true;
     }
-    for (size_t j = 0; j < static_cast<size_t>(groups); ++j)
-      Choose(low_of_[j], high_of_[j], &scale_[first + j], &zero_[first + j]);
-    Convert(w, groups, &scale_[first], &zero_[first], codes, numbers);
+    inverse_.resize(static_cast<size_t>(groups));
+    ChooseAll(low_of_.data(), high_of_.data(), groups, &scale_[first], inverse_.data(), &zero_[first]);
+    ConvertBy(w, groups, inverse_.data(), &scale_[first], &zero_[first], codes, numbers);
     return true;
   }
 
@@ -70,25 +70,8 @@ class Affine : public Scheme {
   }
 
   void Choose(float min, float max, float* scale, float* zero) const override {
-    const Rounding t = shape_.rounding();
-    min = std::min(min, 0.0f), max = std::max(max, 0.0f);
-    float s;
-    *zero = 0;
-    switch (mapping_) {
-      case Mapping::kSymmetric: s = std::max(RoundTo(t, std::max(-min, max) / ((high_ - low_) / 2)), eps_); break;
-      case Mapping::kSymmetricNoClippingErr: {
-        const float a = RoundTo(t, min / low_), b = RoundTo(t, max / high_);
-        s = std::max(a > b ? a : b, eps_);
-        break;
-      }
-      case Mapping::kAsymmetric: {
-        s = std::max(RoundTo(t, RoundTo(t, max - min) / (high_ - low_)), eps_);
-        const float z = RoundTo(t, low_ - std::rint(RoundTo(t, min / s)));
-        *zero = std::clamp(z, low_, high_);
-        break;
-      }
-    }
-    *scale = RoundTo(RoundingOf(scale_dtype_), s);
+    float inverse;
+    ChooseAll(&min, &max, 1, scale, &inverse, zero);
   }
 
   float Nearest(float x, float scale, float zero) const override {
@@ -107,8 +90,20 @@ class Affine : public Scheme {
     inverse_.resize(static_cast<size_t>(groups));
     for (int64_t j = 0; j < groups; ++j)
       inverse_[static_cast<size_t>(j)] = RoundTo(RoundingOf(scale_dtype_), 1 / scale[j]);
-    loops_.to_int(w, groups, shape_.group, inverse_.data(), zero, product_, low_, high_, codes);
+    ConvertBy(w, groups, inverse_.data(), scale, zero, codes, numbers);
+  }
+  void ConvertBy(const float* w, int64_t groups, const float* inverse, const float* scale, const float* zero,
+                 int8_t* codes, float* numbers) {
+    loops_.to_int(w, groups, shape_.group, inverse, zero, product_, low_, high_, codes);
     if (numbers) loops_.from_int(codes, groups, shape_.group, scale, zero, shape_.rounding(), numbers);
+  }
+
+  void ChooseAll(const float* min, const float* max, int64_t groups, float* scale, float* inverse, float* zero) const {
+    const AffineMapping mapping = mapping_ == Mapping::kSymmetric                ? AffineMapping::kSymmetric
+                                  : mapping_ == Mapping::kSymmetricNoClippingErr ? AffineMapping::kSymmetricNoClipping
+                                                                                 : AffineMapping::kAsymmetric;
+    loops_.choose_affine(min, max, groups, mapping, low_, high_, eps_, shape_.rounding(), RoundingOf(scale_dtype_),
+                         scale, inverse, zero);
   }
 
   float low_, high_, eps_;
