@@ -89,6 +89,8 @@ constexpr Pass kPasses[] = {
     {"recognize-quantization", "makes slipway.quantize and slipway.dequantize of quantized tensors", kFunctional,
      Plain<RecognizeQuantization>},
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
+    {"recognize-grouped-queries", "lets query heads share heads of keys and values that are repeated for them",
+     kFunctional, Plain<RecognizeGroupedQueries>},
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
     {"fuse-quantized-linears", "joins products with their dequantized weights", kFunctional,
      Plain<FormQuantizedLinears>},
@@ -129,6 +131,7 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
                                                   "remove-vmap"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"fuse-integer-linears"};
+constexpr std::string_view kAttentionPasses[] = {"recognize-grouped-queries"};
 constexpr std::string_view kActivationPasses[] = {"fuse-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scale-shift", "hoist-selects"};
 constexpr std::string_view kNormAlgebraPasses[] = {"fold-batch-norms"};
@@ -144,6 +147,7 @@ constinit const Pipeline kPreparation = kPreparationPasses;
 constinit const Pipeline kPlainNodes = kPlainNodesPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
+constinit const Pipeline kAttention = kAttentionPasses;
 constinit const Pipeline kActivationIntegers = kActivationPasses;
 constinit const Pipeline kAlgebra = kAlgebraPasses;
 constinit const Pipeline kNormAlgebra = kNormAlgebraPasses;

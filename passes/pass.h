@@ -81,7 +81,9 @@ extern const Pipeline kPlainNodes;
 extern const Pipeline kRelaxation;
 // For targets with products of integers and their scales: what they take them in.
 extern const Pipeline kIntegerProducts;
-// Before that, where activations may be rounded to integers that the program keeps as floats.
+// For targets whose attention shares heads of keys and values among query heads.
+extern const Pipeline kAttention;
+// Before kIntegerProducts, where activations may be rounded to integers that the program keeps as floats.
 extern const Pipeline kActivationIntegers;
 // After kPreparation, for targets that compute with weights as they like: what all of them take; norms behind
 // convolutions, where weights need not keep their names for callers who set them; sums as additions; linear layers in
@@ -145,6 +147,10 @@ absl::Status RecognizeQuantization(ir::Program& p);
 // RMS norms that are written out become aten.rms_norm: the same numbers within the rounding of a sum and a root.
 // Functional form.
 absl::Status RecognizeNorms(ir::Program& p);
+
+// Heads of keys and values that are repeated for several query heads are shared by them: enable_gqa of
+// aten.scaled_dot_product_attention. The same numbers. Functional form.
+absl::Status RecognizeGroupedQueries(ir::Program& p);
 
 // Products with dequantized weights become slipway.quantized_linear, for targets to legalize. After
 // RecognizeQuantization.

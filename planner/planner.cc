@@ -495,7 +495,8 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
   passes::PassContext forming;
   forming.verify_each = options.verify_each;
   forming.exact_casts = options.exact_casts;
-  if (absl::Status s = passes::RunPasses(passes::kIntegerProducts, p, forming); !s.ok()) return s;
+  for (const passes::Pipeline& forms : {passes::kIntegerProducts, passes::kAttention})
+    if (absl::Status s = passes::RunPasses(forms, p, forming); !s.ok()) return s;
   for (;;) {
     passes::PassContext context;
     context.verify_each = options.verify_each;
