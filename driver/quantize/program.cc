@@ -1,6 +1,7 @@
 // A program, quantized before its passes run: which of its parameters are weights of linear layers the graph says.
-// Codes go to a scratch file; scales are kept.
+// Codes, scales and zero points go to a scratch file.
 #include <algorithm>
+#include <mutex>
 #include <set>
 
 #include "base/status_macros.h"
@@ -69,20 +70,60 @@ class CodeChecksum {
   uint32_t crc_ = 0;
 };
 
+// Tensors whose bytes lie in the scratch file behind `begin`, put there by several threads. They can be read once the
+// file has been mapped.
+class ScratchTensors {
+ public:
+  ScratchTensors(io::ScratchFile& file, uint64_t begin) : file_(file), end_(begin) {}
+
+  absl::StatusOr<ir::TensorRef> Add(DType dtype, const std::vector<int64_t>& sizes, const std::string& bytes) {
+    constexpr uint64_t kAlignment = 64;
+    auto storage = std::make_shared<ir::Storage>();
+    storage->size = bytes.size();
+    uint64_t at;
+    {
+      const std::lock_guard lock(mutex_);
+      at = (end_ + kAlignment - 1) / kAlignment * kAlignment;
+      end_ = at + bytes.size();
+      added_.emplace_back(storage, at);
+    }
+    RETURN_IF_ERROR(file_.WriteAt(at, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
+    return ir::TensorRef{std::move(storage), dtype, sizes, ir::ContiguousStrides(sizes), 0};
+  }
+
+  void Map(const std::shared_ptr<io::MappedFile>& file) {
+    for (const auto& [storage, at] : added_) storage->bytes = io::Bytes(io::FileRange{file, at, storage->size});
+  }
+
+ private:
+  io::ScratchFile& file_;
+  std::mutex mutex_;
+  uint64_t end_;
+  std::vector<std::pair<std::shared_ptr<ir::Storage>, uint64_t>> added_;  // and where they lie
+};
+
 // What is known of a layer besides its codes.
-QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vector<float> scales,
-                      const std::vector<float>& zeros) {
+absl::StatusOr<QuantizedLayer> FormOf(const Config& c, const quantizer::Scheme& scheme, ScratchTensors& tensors) {
   const quantizer::Shape& s = scheme.shape();
   QuantizedLayer q;
   const std::vector<int64_t> blocks = s.whole ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{s.n, s.groups()};
-  if (IsFourBitFloat(c))
-    for (float& scale : scales) scale /= 2;  // TwiceFloat4()
-  q.scale = ir::OwnedTensor(scheme.scale_dtype(), blocks, quantizer::Encode(scales, scheme.scale_dtype()));
+  const auto add = [&](const std::vector<float>& numbers, DType dtype) {
+    return tensors.Add(dtype, blocks, quantizer::Encode(numbers, dtype));
+  };
+  const std::vector<float>& zeros = scheme.zeros();
+  if (IsFourBitFloat(c)) {
+    std::vector<float> halves = scheme.scales();
+    for (float& scale : halves) scale /= 2;  // TwiceFloat4()
+    ASSIGN_OR_RETURN(q.scale, add(halves, scheme.scale_dtype()));
+  } else {
+    ASSIGN_OR_RETURN(q.scale, add(scheme.scales(), scheme.scale_dtype()));
+  }
   q.float_zero_point = scheme.float_zero();
-  if (q.float_zero_point)
-    q.zero_point = ir::OwnedTensor(scheme.scale_dtype(), blocks, quantizer::Encode(zeros, scheme.scale_dtype()));
-  else if (std::any_of(zeros.begin(), zeros.end(), [](float z) { return z != 0; }))
-    q.zero_point = ir::OwnedTensor(DType::kInt8, blocks, quantizer::Encode(zeros, DType::kInt8));
+  if (q.float_zero_point) {
+    ASSIGN_OR_RETURN(q.zero_point, add(zeros, scheme.scale_dtype()));
+  } else if (std::any_of(zeros.begin(), zeros.end(), [](float z) { return z != 0; })) {
+    ASSIGN_OR_RETURN(q.zero_point, add(zeros, DType::kInt8));
+  }
   q.block_size = {s.whole ? -1 : 1, s.group == s.k ? -1 : s.group};
   switch (c.scheme) {
     case S::kInt8WeightOnly:
@@ -155,6 +196,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     end += static_cast<uint64_t>(w.scheme->shape().n * w.scheme->shape().k);
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<io::ScratchFile> scratch, io::ScratchFile::Make(folder));
+  ScratchTensors tensors(*scratch, end);
   std::vector<QuantizedLayer> forms(chosen.size());
   std::vector<size_t> plain;
   std::map<std::string, size_t> calibrated;
@@ -182,7 +224,9 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
                size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
       const ChosenWeight& w = chosen[i];
       if (part > 0) {
-        if (!known) forms[i] = FormOf(*w.config, *w.scheme, w.scheme->scales(), w.scheme->zeros());
+        if (!known) {
+          ASSIGN_OR_RETURN(forms[i], FormOf(*w.config, *w.scheme, tensors));
+        }
         known = true;
         return absl::OkStatus();
       }
@@ -246,6 +290,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     row.bytes_after = row.bytes_before;
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> file, scratch->Map());
+  tensors.Map(file);
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (std::find(unread.begin(), unread.end(), layers[chosen[i].index].weight) != unread.end()) continue;
     const quantizer::Scheme& scheme = *chosen[i].scheme;
