@@ -10,43 +10,14 @@
 namespace slipway::kernels {
 namespace {
 
-#define SLIPWAY_INLINE inline __attribute__((always_inline))
+#include "kernels/isa/bf16_pairs.inc.h"
 
-// Tile of c, mr rows × nr / 16 panels of accumulators, and kc: a block of b as pairs of rows stays in the second-level
-// cache.
-constexpr int kRows = 6, kPanels = 4;
-constexpr int64_t kDepth = 1024;
-// From this m on: fewer rows read b once, unpaired, in the same time.
-constexpr int64_t kMinRows = 8;
-
-bool Supports(const GemmParams& g) {
-  return g.packed && g.a.dtype == DType::kBF16 &&
-         (g.b.dtype == DType::kBF16 || (g.b.dtype == DType::kF32 && g.b_is_bf16)) && g.a.column == 1 &&
-         g.c_column_stride == 1 && g.k % 2 == 0 && g.k > 0 && g.m >= kMinRows;
-}
-int64_t Workspace(const GemmParams&) { return kDepth * kPanel * kPanels / 2; }
+constexpr int kRows = 6;
 
 SLIPWAY_INLINE __m512i Word(const uint16_t* p) {
   int32_t two;
   __builtin_memcpy(&two, p, 4);
   return _mm512_set1_epi32(two);
-}
-
-// Packs rows [0, depth) of a panel as pairs of bf16, `panels` of which are side by side.
-void Pair(const uint16_t* panel, int64_t depth, int panels, uint32_t* to) {
-  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
-    const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel)));
-    const __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + kPanel)));
-    _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
-  }
-}
-
-void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {
-  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
-    const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(panel), 16), odd = _mm512_loadu_si512(panel + kPanel);
-    _mm512_storeu_si512(
-        to, _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)))));
-  }
 }
 
 template <int R, int C>
@@ -98,25 +69,14 @@ void Rows(const GemmParams& g, const uint32_t* b, int64_t p, int64_t depth, int6
 }
 
 void Gemm(const GemmParams& g, float* workspace) {
-  auto* const pairs = reinterpret_cast<uint32_t*>(workspace);
-  for (int64_t j = 0; j < g.n; j += kPanels * kPanel) {
-    const auto panels =
-        static_cast<int>((g.n - j + kPanel - 1) / kPanel < kPanels ? (g.n - j + kPanel - 1) / kPanel : kPanels);
-    for (int64_t p = 0; p < g.k; p += kDepth) {
-      const int64_t depth = g.k - p < kDepth ? g.k - p : kDepth;
-      for (int c = 0; c < panels; ++c)
-        if (const int64_t at = (j / kPanel + c) * kPanel * g.b.row + p * kPanel; g.b.dtype == DType::kBF16)
-          Pair(static_cast<const uint16_t*>(g.b.data) + at, depth, panels, pairs + c * kPanel);
-        else
-          Pair(static_cast<const float*>(g.b.data) + at, depth, panels, pairs + c * kPanel);
-      switch (panels) {
-        case 1: Rows<1>(g, pairs, p, depth, j); break;
-        case 2: Rows<2>(g, pairs, p, depth, j); break;
-        case 3: Rows<3>(g, pairs, p, depth, j); break;
-        default: Rows<4>(g, pairs, p, depth, j); break;
-      }
+  ForEachPairedBlock(g, workspace, [&](const uint32_t* pairs, int panels, int64_t j, int64_t p, int64_t depth) {
+    switch (panels) {
+      case 1: return Rows<1>(g, pairs, p, depth, j);
+      case 2: return Rows<2>(g, pairs, p, depth, j);
+      case 3: return Rows<3>(g, pairs, p, depth, j);
+      default: return Rows<4>(g, pairs, p, depth, j);
     }
-  }
+  });
 }
 
 }  // namespace

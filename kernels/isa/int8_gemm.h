@@ -86,7 +86,7 @@ struct Int8GemmMicrokernels {
   void (*split_int8_gemm)(const SplitInt8GemmParams& g) = nullptr;
 };
 
-// The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16.
+// The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx.
 const Int8GemmMicrokernels& BestInt8Gemm();
 // Null where this build or this processor has none of that name.
 const Int8GemmMicrokernels* FindInt8Gemm(const char* name);

@@ -123,6 +123,45 @@ SLIPWAY_INLINE Vec LoadFloats(const void* p, DType dtype) {
 // Zero points of a's rows: none, or with sums of b's columns that are made on the way or read.
 enum class ColumnSums { kNone, kMade, kRead };
 
+// What the sums of a group are corrected with, for a vector of columns: the place of their scale, and of b's numbers
+// the zero point and the sum.
+struct ColumnTerms {
+  Vec scale, numbers_f32;
+  IntVec zero, numbers;
+};
+// `at`: of the group's scale in its panels; `rows` of the group; `sums` of the stored integers, where they are made.
+template <ColumnSums kColumnSums>
+SLIPWAY_INLINE ColumnTerms LoadColumnTerms(const Int8GemmParams& g, int64_t at, int64_t rows, IntVec sums) {
+  ColumnTerms t;
+  t.scale = LoadFloats(static_cast<const char*>(g.scale) + at * ByteSize(g.scale_dtype), g.scale_dtype);
+  t.zero = g.zero != nullptr ? LoadBytes(g.zero + at) : IntVec{};
+  if constexpr (kColumnSums == ColumnSums::kRead) sums = LoadInts(g.column_sums + at);
+  const auto count = static_cast<int32_t>(rows);
+  t.numbers = sums + (g.zero != nullptr ? (BroadcastInt(g.offset) - t.zero) * count : BroadcastInt(g.offset * count));
+  t.numbers_f32 = __builtin_convertvector(t.numbers, Vec);
+  return t;
+}
+// Below 2^24 all integers are floats, and so is what a's zero points take off: no 32-bit products then.
+template <bool kNibbles, bool kGroups>
+SLIPWAY_INLINE bool HasSmallSums(const Int8GemmParams& g) {
+  return kNibbles && kGroups && g.group < 1 << 12;
+}
+// A group's sum of (a - a_zero) · (b - b_zero) for a row of a, whose integers sum to `row_sum`: from the sum of a times
+// b's numbers but for their zero point.
+template <ColumnSums kColumnSums>
+SLIPWAY_INLINE Vec Corrected(const ColumnTerms& t, bool has_zero, IntVec sum, int32_t row_sum, int32_t a_zero,
+                             float a_zero_f32, bool small_sums) {
+  if (has_zero) sum -= t.zero * row_sum;
+  if constexpr (kColumnSums == ColumnSums::kNone) return __builtin_convertvector(sum, Vec);
+  if (small_sums) return __builtin_convertvector(sum, Vec) - t.numbers_f32 * a_zero_f32;
+  return __builtin_convertvector(sum - t.numbers * a_zero, Vec);
+}
+// Scaled, where there is one group.
+SLIPWAY_INLINE Vec ScaledOnce(const Int8GemmParams& g, Vec sum, float a_scale, Vec scale) {
+  const Vec y = Materialize(sum * a_scale);
+  return Materialize((g.rounded == DType::kBF16 ? RoundedBF16(y) : y) * scale);
+}
+
 // R rows × C vectors of columns from j on. kGroups: several groups.
 template <int R, int C, bool kNibbles, bool kGroups, ColumnSums kColumnSums>
 __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, int64_t j) {
@@ -141,8 +180,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
   const int32_t* sums = g.a_sum + i * groups;
   const PanelPrefetch<(C * kLanes + kPanel - 1) / kPanel> prefetch(units * kUnitBytes);
   int64_t prefetch_distance = 0;
-  // Below 2^24 all integers are floats, and so is what a's zero points take off: no 32-bit products then.
-  const bool small_sums = kNibbles && kGroups && g.group < 1 << 12;
+  const bool small_sums = HasSmallSums<kNibbles, kGroups>(g);
   const int64_t scale_bytes = ByteSize(g.scale_dtype);
   const auto* const scales = static_cast<const char*>(g.scale);
   float a_zero[R];
@@ -191,35 +229,23 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
     }
     units_before(each);
 
-    const int32_t rows = static_cast<int32_t>(kGroups ? g.group : g.k);
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
       const int64_t at = ((j + c * kLanes) / kPanel * groups + group) * kPanel + (j + c * kLanes) % kPanel;
-      const Vec scale = LoadFloats(scales + at * scale_bytes, g.scale_dtype);
+      const ColumnTerms terms = LoadColumnTerms<kColumnSums>(g, at, kGroups ? g.group : g.k, column[c]);
       if constexpr (R == 1) __builtin_prefetch(scales + (at + prefetch.panels * groups * kPanel) * scale_bytes);
-      const IntVec zero = g.zero != nullptr ? LoadBytes(g.zero + at) : IntVec{};
-      if constexpr (kColumnSums == ColumnSums::kRead) column[c] = LoadInts(g.column_sums + at);
-      // Of the column's numbers, the sum.
-      const IntVec numbers =
-          column[c] + (g.zero != nullptr ? (BroadcastInt(g.offset) - zero) * rows : BroadcastInt(g.offset * rows));
-      const Vec numbers_f32 = __builtin_convertvector(numbers, Vec);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         IntVec t = acc[r][c][0];
 #pragma GCC unroll 4
         for (int s = 1; s < kSums; ++s) t += acc[r][c][s];
-        if (g.zero != nullptr) t -= zero * sums[r * groups + group];
-        if constexpr (kColumnSums != ColumnSums::kNone)
-          if (!small_sums) t -= numbers * g.a_zero[i + r];
-        Vec f = __builtin_convertvector(t, Vec);
-        if constexpr (kColumnSums != ColumnSums::kNone)
-          if (small_sums) f -= numbers_f32 * a_zero[r];
-        if constexpr (kGroups) {
-          total[r][c] = group == 0 ? f * scale : total[r][c] + f * scale;
-        } else {
-          const Vec y = Materialize(f * g.a_scale[i + r]);
-          total[r][c] = Materialize((g.rounded == DType::kBF16 ? RoundedBF16(y) : y) * scale);
-        }
+        const Vec f =
+            Corrected<kColumnSums>(terms, g.zero != nullptr, t, sums[r * groups + group],
+                                   kColumnSums != ColumnSums::kNone ? g.a_zero[i + r] : 0, a_zero[r], small_sums);
+        if constexpr (kGroups)
+          total[r][c] = group == 0 ? f * terms.scale : total[r][c] + f * terms.scale;
+        else
+          total[r][c] = ScaledOnce(g, f, g.a_scale[i + r], terms.scale);
       }
     }
   }

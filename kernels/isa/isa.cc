@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <cstdlib>
@@ -23,8 +25,8 @@ extern const Int8GemmMicrokernels kInt8GemmBase;
 #endif
 #if defined(__x86_64__)
 extern const Isa kIsaAvx2, kIsaAvx512;
-extern const Int8GemmMicrokernels kInt8GemmAvx2, kInt8GemmAvxVnni, kInt8GemmAvx512, kInt8GemmAvx512Vnni;
-extern const Bf16GemmMicrokernels kBf16GemmAvx512;
+extern const Int8GemmMicrokernels kInt8GemmAvx2, kInt8GemmAvxVnni, kInt8GemmAvx512, kInt8GemmAvx512Vnni, kInt8GemmAmx;
+extern const Bf16GemmMicrokernels kBf16GemmAvx512, kBf16GemmAmx;
 #endif
 
 namespace {
@@ -34,6 +36,16 @@ namespace {
 bool HasAvxVnni() {
   unsigned eax, ebx, ecx, edx;
   return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
+}
+
+// CPUID leaf 7, EDX bits 22, 24 and 25; and Linux saves tiles for those only who ask for them (arch_prctl(2)).
+bool HasAmx() {
+  unsigned eax, ebx, ecx, edx;
+  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTiles | kInt8;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAll) == kAll &&
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #endif
 
@@ -67,6 +79,7 @@ constexpr Row kRows[] = {
      [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
     {"avx512bf16", &kIsaAvx512, &kInt8GemmAvx512Vnni, &kBf16GemmAvx512,
      [] { return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16"); }},
+    {"amx", &kIsaAvx512, &kInt8GemmAmx, &kBf16GemmAmx, HasAmx},
 #endif
 };
 

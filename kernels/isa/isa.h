@@ -29,8 +29,8 @@ struct Isa {
   DequantGemmMicrokernels dequant_gemm;
 };
 
-// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16) caps
-// it.
+// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx)
+// caps it.
 const Isa& BestIsa();
 
 // What SLIPWAY_ISA caps it to; null where that is not set, or not the name of a set.

@@ -22,6 +22,7 @@ SETS = {
     "avx512": AVX512,
     "avx512vnni": AVX512 | {"avx512_vnni"},
     "avx512bf16": AVX512 | {"avx512_vnni", "avx512_bf16"},
+    "amx": AVX512 | {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"},
 }
 PRESENT = [name for name, needs in SETS.items() if needs <= FLAGS]
 INT8 = lambda: ao.Int8DynamicActivationInt8WeightConfig()  # noqa: E731

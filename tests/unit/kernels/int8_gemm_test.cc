@@ -17,7 +17,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr const char* kNames[] = {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "neon"};
+constexpr const char* kNames[] = {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon"};
 
 template <typename T>
 std::vector<T> Panels(const std::vector<T>& rows, DType dtype, int64_t k, int64_t n, Packing packing = Packing::kNr16) {
@@ -47,7 +47,11 @@ TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
                                           {3, 16, 37, 1},
                                           {5, 100, 40, 5},
                                           {13, 65, 512, 16},
-                                          {7, 130, 6, 1}})
+                                          {7, 130, 6, 1},
+                                          {45, 70, 300, 1},
+                                          {33, 40, 640, 2},
+                                          {20, 50, 288, 3},
+                                          {16, 33, 520, 1}})
       for (Packing packing : {Packing::kNr16K4, Packing::kNr16Int4, Packing::kNr16UInt4})
         for (int form = 0; form < 8; ++form) {
           const bool shifted = form & 1, asymmetric = form & 2, extreme = form & 4;

@@ -1,0 +1,60 @@
+// What the bf16 GEMMs of x86-64 share: avx512bf16.cc and amx.cc each include this file once, inside their unnamed
+// namespace. Blocks of b are packed as pairs of rows, which both kinds of instructions multiply.
+
+#ifndef SLIPWAY_INLINE
+#define SLIPWAY_INLINE inline __attribute__((always_inline))
+#endif
+
+// Panels of a block of b, and its rows: as pairs it stays in the second-level cache. Tiles of amx.cc take 32 rows.
+constexpr int kPanels = 4;
+constexpr int64_t kDepth = 1024;
+constexpr int64_t kDepthOfTile = 32;
+// From this m on: fewer rows read b once, unpaired, in the same time.
+constexpr int64_t kMinRows = 8;
+
+bool Supports(const GemmParams& g) {
+  return g.packed && g.a.dtype == DType::kBF16 &&
+         (g.b.dtype == DType::kBF16 || (g.b.dtype == DType::kF32 && g.b_is_bf16)) && g.a.column == 1 &&
+         g.c_column_stride == 1 && g.k % 2 == 0 && g.k > 0 && g.m >= kMinRows;
+}
+int64_t Workspace(const GemmParams&) { return kDepth * kPanel * kPanels / 2; }
+
+// Packs rows [0, depth) of a panel as pairs of bf16, `panels` of which are side by side.
+void Pair(const uint16_t* panel, int64_t depth, int panels, uint32_t* to) {
+  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
+    const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel)));
+    const __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + kPanel)));
+    _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+  }
+}
+
+void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {
+  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
+    const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(panel), 16), odd = _mm512_loadu_si512(panel + kPanel);
+    _mm512_storeu_si512(
+        to, _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)))));
+  }
+}
+
+// Calls f(pairs, panels, j, p, depth) for blocks of b: columns from j on, rows [p, p + depth). A pair of rows is
+// `panels` · kPanel words; there are zeros behind the last, up to a multiple of kDepthOfTile rows.
+template <typename F>
+SLIPWAY_INLINE void ForEachPairedBlock(const GemmParams& g, float* workspace, F f) {
+  auto* const pairs = reinterpret_cast<uint32_t*>(workspace);
+  for (int64_t j = 0; j < g.n; j += kPanels * kPanel) {
+    const auto panels =
+        static_cast<int>((g.n - j + kPanel - 1) / kPanel < kPanels ? (g.n - j + kPanel - 1) / kPanel : kPanels);
+    for (int64_t p = 0; p < g.k; p += kDepth) {
+      const int64_t depth = g.k - p < kDepth ? g.k - p : kDepth;
+      for (int c = 0; c < panels; ++c)
+        if (const int64_t at = (j / kPanel + c) * kPanel * g.b.row + p * kPanel; g.b.dtype == DType::kBF16)
+          Pair(static_cast<const uint16_t*>(g.b.data) + at, depth, panels, pairs + c * kPanel);
+        else
+          Pair(static_cast<const float*>(g.b.data) + at, depth, panels, pairs + c * kPanel);
+      const int64_t whole = (depth + kDepthOfTile - 1) / kDepthOfTile * kDepthOfTile;
+      __builtin_memset(pairs + depth / 2 * panels * kPanel, 0,
+                       static_cast<size_t>((whole - depth) / 2 * panels * kPanel) * sizeof *pairs);
+      f(pairs, panels, j, p, depth);
+    }
+  }
+}
