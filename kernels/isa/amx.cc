@@ -72,8 +72,20 @@ SLIPWAY_INLINE void Store(void* to) {
   if constexpr (R == 2 && C == 2) _tile_stored(3, at + kRows * kStride + kBytes, kStride);
   MemoryBarrier();
 }
+// What is multiplied, of a and of b.
+enum class Kind { kBf16, kInt8, kInt8ByUInt8 };
+#define SLIPWAY_TILE_PRODUCT(to, a, b)       \
+  do {                                       \
+    if constexpr (kKind == Kind::kBf16)      \
+      _tile_dpbf16ps(to, a, b);              \
+    else if constexpr (kKind == Kind::kInt8) \
+      _tile_dpbssd(to, a, b);                \
+    else                                     \
+      _tile_dpbsud(to, a, b);                \
+  } while (false)
+
 // `steps` of `bytes` of each row of a, whose rows are a_stride apart, and bytes / 4 rows of b.
-template <bool kIntegers, int R, int C>
+template <Kind kKind, int R, int C>
 SLIPWAY_INLINE void Multiply(const void* a, int64_t a_stride, const void* b0, const void* b1, int64_t b_stride,
                              int64_t bytes, int64_t steps) {
   const auto *x = static_cast<const char*>(a), *left = static_cast<const char*>(b0),
@@ -84,22 +96,12 @@ SLIPWAY_INLINE void Multiply(const void* a, int64_t a_stride, const void* b0, co
     _tile_loadd(6, left, b_stride);
     if constexpr (C == 2) _tile_loadd(7, right, b_stride);
     _tile_loadd(4, x, a_stride);
-    if constexpr (kIntegers) {
-      _tile_dpbsud(0, 4, 6);
-      if constexpr (C == 2) _tile_dpbsud(1, 4, 7);
-    } else {
-      _tile_dpbf16ps(0, 4, 6);
-      if constexpr (C == 2) _tile_dpbf16ps(1, 4, 7);
-    }
+    SLIPWAY_TILE_PRODUCT(0, 4, 6);
+    if constexpr (C == 2) SLIPWAY_TILE_PRODUCT(1, 4, 7);
     if constexpr (R == 2) {
       _tile_loadd(5, x + kRows * a_stride, a_stride);
-      if constexpr (kIntegers) {
-        _tile_dpbsud(2, 5, 6);
-        if constexpr (C == 2) _tile_dpbsud(3, 5, 7);
-      } else {
-        _tile_dpbf16ps(2, 5, 6);
-        if constexpr (C == 2) _tile_dpbf16ps(3, 5, 7);
-      }
+      SLIPWAY_TILE_PRODUCT(2, 5, 6);
+      if constexpr (C == 2) SLIPWAY_TILE_PRODUCT(3, 5, 7);
     }
   }
 }
@@ -121,76 +123,143 @@ SLIPWAY_INLINE void CopyRest(const char* a, int64_t a_stride, int64_t rows, int6
 
 }  // namespace tiles
 
+// The integers of int4 as bytes: `units` words of a panel, each of which becomes two.
+SLIPWAY_INLINE void UnpackInt4(const uint8_t* from, int64_t units, int32_t offset, uint8_t (*to)[tiles::kBytes]) {
+  const __m512i add = _mm512_set1_epi8(static_cast<char>(offset)), half = _mm512_set1_epi8(15);
+  for (int64_t u = 0; u < units; ++u) {
+    const __m512i v = _mm512_loadu_si512(from + u * tiles::kBytes);
+    _mm512_store_si512(to[2 * u], _mm512_add_epi8(_mm512_and_si512(v, half), add));
+    _mm512_store_si512(to[2 * u + 1], _mm512_add_epi8(_mm512_and_si512(_mm512_srli_epi16(v, 4), half), add));
+  }
+}
+
 // A block of rows [i, i + rows) and the columns of C panels from j on. Tiles are configured for it.
 template <int R, int C, bool kNibbles, bool kGroups, ColumnSums kColumnSums>
-void Int8AmxBlock(const Int8GemmParams& g, int64_t i, int64_t rows, int64_t j, int64_t depth) {
-  constexpr int64_t kUnitBytes = 4 * kPanel, kRowsOfUnit = kNibbles ? 8 : 4;
-  constexpr int64_t kUnpacked = 256;  // rows of b at a time
-  alignas(64) uint8_t unpacked[C][kUnpacked / 4][kUnitBytes];
-  alignas(64) int32_t sums[tiles::kBlockRows][tiles::kBlockColumns];
-  alignas(64) float totals[tiles::kBlockRows][tiles::kBlockColumns];
-  alignas(64) char rest[tiles::kBlockRows][tiles::kBytes];
-  const int64_t groups = kGroups ? g.k / g.group : 1, units = (g.k + kRowsOfUnit - 1) / kRowsOfUnit;
-  const int64_t rows_of_group = kGroups ? g.group : g.k;
-  const char* const a = static_cast<const char*>(g.a) + i * g.a_stride;
-  const uint8_t* b[C];
-  for (int c = 0; c < C; ++c) b[c] = g.b + (j / kPanel + c) * units * kUnitBytes;
-  const bool small_sums = HasSmallSums<kNibbles, kGroups>(g), has_zero = g.zero != nullptr;
-  for (int64_t group = 0; group < groups; ++group) {
-    tiles::Zero<R, C>();
-    const int64_t begin = group * rows_of_group, end = begin + rows_of_group;
+class Int8AmxBlock {
+ public:
+  Int8AmxBlock(const Int8GemmParams& g, int64_t i, int64_t rows, int64_t j, int64_t depth)
+      : g_(g), i_(i), rows_(rows), j_(j), depth_(depth), groups_(kGroups ? g.k / g.group : 1),
+        rows_of_group_(kGroups ? g.group : g.k), a_(static_cast<const char*>(g.a) + i * g.a_stride) {
+    const int64_t units = (g.k + kRowsOfUnit - 1) / kRowsOfUnit;
+    for (int c = 0; c < C; ++c) b_[c] = g.b + (j / kPanel + c) * units * tiles::kBytes;
+    for (int64_t r = 0; r < rows; ++r)
+      a_zero_[r] = kColumnSums != ColumnSums::kNone ? static_cast<float>(g.a_zero[i + r]) : 0;
+  }
+
+  void Run() {
+    for (int64_t group = 0; group < groups_; ++group) {
+      tiles::Zero<R, C>();
+      Multiply(group * rows_of_group_, (group + 1) * rows_of_group_);
+      tiles::Store<R, C>(sums_[group % 2]);
+      // One group behind the tiles: what they store is long there.
+      if (group > 0) Add(group - 1);
+    }
+    Finish(groups_ - 1);
+  }
+
+ private:
+  static constexpr int64_t kRowsOfUnit = kNibbles ? 8 : 4;
+  static constexpr int64_t kUnpacked = 256;  // rows of b at a time
+  static constexpr tiles::Kind kKind = kNibbles ? tiles::Kind::kInt8 : tiles::Kind::kInt8ByUInt8;
+
+  // Rows [begin, end) of b, which are a group's or all.
+  void Multiply(int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end;) {
-      const int64_t count = Min(kNibbles ? kUnpacked : end - p, end - p), steps = count / depth,
-                    left = count - steps * depth;
+      int64_t count = end - p;
       const uint8_t* from[C];
-      for (int c = 0; c < C; ++c) {
-        from[c] = b[c] + p / kRowsOfUnit * kUnitBytes;
-        if constexpr (kNibbles) {
-          const int64_t of_count = (count + 7) / 8;
-          for (int64_t u = 0; u < of_count; ++u) {
-            const WordVec v = LoadWords(reinterpret_cast<const char*>(from[c]) + u * kUnitBytes);
-            const WordVec low = v & 0x0f0f0f0f, high = v >> 4 & 0x0f0f0f0f;
-            __builtin_memcpy(unpacked[c][2 * u], &low, sizeof low);
-            __builtin_memcpy(unpacked[c][2 * u + 1], &high, sizeof high);
-          }
-          from[c] = unpacked[c][0];
+      if constexpr (kNibbles) {
+        if (p >= unpacked_end_) {
+          unpacked_begin_ = p, unpacked_end_ = Min(g_.k, p + kUnpacked);
+          if (kGroups && rows_of_group_ <= kUnpacked)  // whole groups
+            unpacked_end_ = Min(g_.k, p + kUnpacked / rows_of_group_ * rows_of_group_);
+          for (int c = 0; c < C; ++c)
+            UnpackInt4(b_[c] + p / kRowsOfUnit * tiles::kBytes, (unpacked_end_ - p + 7) / 8, g_.offset, unpacked_[c]);
         }
+        count = Min(count, unpacked_end_ - p);
       }
-      tiles::Multiply<true, R, C>(a + p, g.a_stride, from[0], from[C - 1], kUnitBytes, depth, steps);
-      if (left > 0) {
-        const int64_t full = steps * depth, of_left = (left + 3) / 4;
-        tiles::CopyRest(a + p + full, g.a_stride, rows, of_left * 4, rest);
-        alignas(64) uint8_t last[C][tiles::kBytes / 4][kUnitBytes];
-        for (int c = 0; c < C; ++c) {
-          __builtin_memcpy(last[c], from[c] + full / 4 * kUnitBytes, static_cast<size_t>(of_left * kUnitBytes));
-          __builtin_memset(last[c][of_left], 0, static_cast<size_t>((tiles::kBytes / 4 - of_left) * kUnitBytes));
-        }
-        tiles::Multiply<true, R, C>(rest, tiles::kBytes, last[0], last[C - 1], kUnitBytes, depth, 1);
-      }
+      for (int c = 0; c < C; ++c)
+        from[c] = kNibbles ? unpacked_[c][(p - unpacked_begin_) / 4] : b_[c] + p / 4 * tiles::kBytes;
+      const int64_t steps = count / depth_;
+      tiles::Multiply<kKind, R, C>(a_ + p, g_.a_stride, from[0], from[C - 1], tiles::kBytes, depth_, steps);
+      if (const int64_t left = count - steps * depth_; left > 0) MultiplyRest(from, p, steps * depth_, left);
       p += count;
     }
-    tiles::Store<R, C>(sums);
+  }
+  // `left` rows of b from `at` on behind p, of which `from` is.
+  void MultiplyRest(const uint8_t* const (&from)[C], int64_t p, int64_t at, int64_t left) {
+    alignas(64) char rest[tiles::kBlockRows][tiles::kBytes];
+    alignas(64) uint8_t last[C][tiles::kRows][tiles::kBytes];
+    const int64_t words = (left + 3) / 4;
+    tiles::CopyRest(a_ + p + at, g_.a_stride, rows_, words * 4, rest);
     for (int c = 0; c < C; ++c) {
-      const int64_t at = ((j / kPanel + c) * groups + group) * kPanel;
-      const ColumnTerms terms = LoadColumnTerms<kColumnSums>(g, at, rows_of_group, IntVec{});
-      for (int64_t r = 0; r < rows; ++r) {
-        const int32_t row_sum = g.a_sum[(i + r) * groups + group];
-        const int32_t a_zero = kColumnSums != ColumnSums::kNone ? g.a_zero[i + r] : 0;
-        const IntVec sum = LoadInts(&sums[r][c * kPanel]) + BroadcastInt(g.offset * row_sum);
-        const Vec f =
-            Corrected<kColumnSums>(terms, has_zero, sum, row_sum, a_zero, static_cast<float>(a_zero), small_sums);
-        float* const total = &totals[r][c * kPanel];
-        if constexpr (!kGroups) {
-          StoreColumns(g, i + r, j + c * kPanel, ScaledOnce(g, f, g.a_scale[i + r], terms.scale));
-        } else if (group + 1 < groups) {
-          Store(total, group == 0 ? f * terms.scale : Load(total) + f * terms.scale);
-        } else {
-          StoreColumns(g, i + r, j + c * kPanel, (Load(total) + f * terms.scale) * g.a_scale[i + r]);
-        }
+      __builtin_memcpy(last[c], from[c] + at / 4 * tiles::kBytes, static_cast<size_t>(words * tiles::kBytes));
+      __builtin_memset(last[c][words], 0, static_cast<size_t>((tiles::kRows - words) * tiles::kBytes));
+    }
+    tiles::Multiply<kKind, R, C>(rest, tiles::kBytes, last[0], last[C - 1], tiles::kBytes, tiles::kBytes, 1);
+  }
+
+  // f(r, c, the corrected sum of a group, its scale). What the loops read is in variables of their own: stores could
+  // change members.
+  template <typename F>
+  SLIPWAY_INLINE void ForEachSum(int64_t group, F f) {
+    const bool small_sums = HasSmallSums<kNibbles, kGroups>(g_), has_zero = g_.zero != nullptr;
+    const int64_t rows = rows_, groups = groups_;
+    const int32_t *const row_sums = g_.a_sum + i_ * groups + group, offset = kNibbles ? 0 : g_.offset;
+    const int32_t* const a_zeros = kColumnSums != ColumnSums::kNone ? g_.a_zero + i_ : nullptr;
+    const float* const a_zeros_f32 = a_zero_;
+    for (int c = 0; c < C; ++c) {
+      const int64_t at = ((j_ / kPanel + c) * groups + group) * kPanel;
+      const ColumnTerms terms = LoadColumnTerms<kColumnSums>(g_, at, rows_of_group_, IntVec{});
+      const int32_t* sums = &sums_[group % 2][0][c * kPanel];
+      if (small_sums && !has_zero) {  // the common int4: few instructions a vector
+        for (int64_t r = 0; r < rows; ++r, sums += tiles::kBlockColumns)
+          f(r, c, Corrected<kColumnSums>(terms, false, LoadInts(sums), 0, 0, a_zeros_f32[r], true), terms.scale);
+        continue;
+      }
+      for (int64_t r = 0; r < rows; ++r, sums += tiles::kBlockColumns) {
+        const int32_t row_sum = row_sums[r * groups], a_zero = a_zeros != nullptr ? a_zeros[r] : 0;
+        f(r, c,
+          Corrected<kColumnSums>(terms, has_zero, LoadInts(sums) + BroadcastInt(offset * row_sum), row_sum, a_zero,
+                                 a_zeros_f32[r], small_sums),
+          terms.scale);
       }
     }
   }
-}
+  // To the totals, of which it is not the last.
+  void Add(int64_t group) {
+    float* const totals = totals_[0];
+    if (group == 0)
+      ForEachSum(
+          group, [=](int64_t r, int c, Vec sum, Vec scale) __attribute__((always_inline)) {
+            Store(totals + r * tiles::kBlockColumns + c * kPanel, sum * scale);
+          });
+    else
+      ForEachSum(
+          group, [=](int64_t r, int c, Vec sum, Vec scale) __attribute__((always_inline)) {
+            float* const total = totals + r * tiles::kBlockColumns + c * kPanel;
+            Store(total, Load(total) + sum * scale);
+          });
+  }
+  // The last, and the results.
+  void Finish(int64_t group) {
+    ForEachSum(group, [&](int64_t r, int c, Vec sum, Vec scale) {
+      const float a_scale = g_.a_scale[i_ + r];
+      StoreColumns(
+          g_, i_ + r, j_ + c * kPanel,
+          kGroups ? (Load(&totals_[r][c * kPanel]) + sum * scale) * a_scale : ScaledOnce(g_, sum, a_scale, scale));
+    });
+  }
+
+  const Int8GemmParams& g_;
+  const int64_t i_, rows_, j_, depth_, groups_, rows_of_group_;
+  const char* const a_;
+  const uint8_t* b_[C];
+  int64_t unpacked_begin_ = 0, unpacked_end_ = 0;
+  float a_zero_[tiles::kBlockRows];
+  alignas(64) uint8_t unpacked_[C][kUnpacked / 4][tiles::kBytes];
+  alignas(64) int32_t sums_[2][tiles::kBlockRows][tiles::kBlockColumns];
+  alignas(64) float totals_[tiles::kBlockRows][tiles::kBlockColumns];
+};
 
 template <bool kNibbles, bool kGroups, ColumnSums kColumnSums>
 void Int8AmxGemmOf(const Int8GemmParams& g, int64_t depth) {
@@ -201,7 +270,7 @@ void Int8AmxGemmOf(const Int8GemmParams& g, int64_t depth) {
       if (rows != configured) tiles::Configure(rows, depth);
       configured = rows;
       tiles::WithTiles(rows, g.n - j, [&]<int R, int C>() {
-        Int8AmxBlock<R, C, kNibbles, kGroups, kColumnSums>(g, i, rows, j, depth);
+        Int8AmxBlock<R, C, kNibbles, kGroups, kColumnSums>(g, i, rows, j, depth).Run();
       });
     }
   _tile_release();
@@ -223,6 +292,12 @@ void Int8AmxGemm(const Int8GemmParams& g) {
   g.a_zero == nullptr ? with.template operator()<ColumnSums::kNone>() : with.template operator()<ColumnSums::kRead>();
 }
 
+// Rows of a that are a multiple of 4096 bytes apart would share a few lines of the first-level cache.
+int64_t Int8AmxRowBytes(int64_t k, bool nibbles) {
+  const int64_t bytes = Int8RowBytes(k, nibbles);
+  return bytes % 512 == 0 ? bytes + tiles::kBytes : bytes;
+}
+
 namespace bf16 {
 
 #include "kernels/isa/bf16_pairs.inc.h"
@@ -236,12 +311,12 @@ void Block(const GemmParams& g, int64_t i, int64_t rows, const uint32_t* pairs, 
   const char* const a = reinterpret_cast<const char*>(static_cast<const uint16_t*>(g.a.data) + i * g.a.row + p);
   const int64_t stride = g.a.row * 2, steps = depth / kDepthOfTile, left = depth % kDepthOfTile;
   tiles::Zero<R, C>();
-  tiles::Multiply<false, R, C>(a, stride, pairs, pairs + kPanel, pair_bytes, tiles::kBytes, steps);
+  tiles::Multiply<tiles::Kind::kBf16, R, C>(a, stride, pairs, pairs + kPanel, pair_bytes, tiles::kBytes, steps);
   if (left > 0) {
     alignas(64) char rest[tiles::kBlockRows][tiles::kBytes];
     tiles::CopyRest(a + steps * tiles::kBytes, stride, rows, left * 2, rest);
     const char* const b = reinterpret_cast<const char*>(pairs) + steps * (kDepthOfTile / 2) * pair_bytes;
-    tiles::Multiply<false, R, C>(rest, tiles::kBytes, b, b + kPanel * 4, pair_bytes, tiles::kBytes, 1);
+    tiles::Multiply<tiles::Kind::kBf16, R, C>(rest, tiles::kBytes, b, b + kPanel * 4, pair_bytes, tiles::kBytes, 1);
   }
   tiles::Store<R, C>(sums);
   const bool add = p > 0 || g.accumulate;
@@ -279,11 +354,11 @@ void Gemm(const GemmParams& g, float* workspace) {
 }  // namespace
 
 extern const Int8GemmMicrokernels kInt8GemmAmx;
-const Int8GemmMicrokernels kInt8GemmAmx = {"amx",        {"tiles of 16 rows (AMX)", "tiles of 16 rows (AMX)"},
-                                           Int8RowBytes, PackInt8Row,
-                                           Int8AmxGemm,  Int8ColumnSums,
-                                           MinMaxRow,    QuantizeRow,
-                                           SplitInt8Row, SplitInt8Gemm};
+const Int8GemmMicrokernels kInt8GemmAmx = {"amx",           {"tiles of 16 rows (AMX)", "tiles of 16 rows (AMX)"},
+                                           Int8AmxRowBytes, PackInt8Row,
+                                           Int8AmxGemm,     Int8ColumnSums,
+                                           MinMaxRow,       QuantizeRow,
+                                           SplitInt8Row,    SplitInt8Gemm};
 extern const Bf16GemmMicrokernels kBf16GemmAmx;
 const Bf16GemmMicrokernels kBf16GemmAmx = {"amx", bf16::Supports, bf16::Workspace, bf16::Gemm};
 
