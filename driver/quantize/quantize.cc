@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, 
   return c;
 }
 
-void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not) {
+void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not, bool linear) {
   std::string module(quantizer::ModuleOf(t.name));
   std::string_view parameter = "weight";
   if (module.empty()) {  // MODULE.other, or a name without a module
@@ -112,7 +112,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   const quantizer::Match match = matcher_->Find(module, parameter);
   const bool by_name = match.entry && match.entry->key != "_default";
   const bool experts = quantizer::IsOfExperts(t);
-  row.asked = why_not.empty() || experts || ((by_name || included) && match.config);
+  row.asked = why_not.empty() || linear || experts || ((by_name || included) && match.config);
   if (excluded) {
     row.why = "excluded", row.asked = false;
   } else if (match.skipped) {
