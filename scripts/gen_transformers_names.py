@@ -16,6 +16,8 @@ must name each weight as the model class does, so slipway computes those names a
                         and then the base's children follow) or the class itself (0, its own children)
     part PATH NAME TYPE of the class above: a model in it that has rules
     auto PATH KEY TYPE  of the class above: a model in it that config.json's object KEY chooses; TYPE if it says none
+    other PATH          of the class above: a module with a weight of two dimensions that is no nn.Linear, numbers as #,
+                        but for embeddings and norms that are called so (quantizer/select.h)
     base TYPE NAME      the class that a model_type's AutoModel is
 
     python scripts/gen_transformers_names.py            # rewrites the file, in two minutes
@@ -118,6 +120,24 @@ def config_key(config, wanted, path=""):
     return None
 
 
+def is_told_by_name(path):
+    last = path.rpartition(".")[2].lower()
+    embeds = re.search("embed|embd", last) and not re.search("proj|out|dense|linear", last)
+    return embeds or "norm" in last or last in ("wte", "wpe", "shared", "lookup", "relative_attention_bias")
+
+
+def others(model, autos):
+    """Lines for what is no linear layer, though its weight looks like one's."""
+    found = set()
+    for path, module in model.named_modules():
+        weight = module._parameters.get("weight")
+        if weight is None or weight.dim() != 2 or isinstance(module, torch.nn.Linear) or is_told_by_name(path):
+            continue
+        if not any(path.startswith(a + ".") for a in autos):
+            found.add(".".join("#" if p.isdigit() else p for p in path.split(".")))
+    return [f"other\t{path}" for path in sorted(found)]
+
+
 def parts(model, keys):
     """Lines for the models within a model."""
     out, autos = [], []
@@ -133,7 +153,7 @@ def parts(model, keys):
             out.append(f"auto\t{path}\t{at[0]}\t{model_type}")
         elif name in keys or model_type in keys:
             out.append(f"part\t{path}\t{name}\t{model_type}")
-    return out
+    return out + others(model, autos)
 
 
 def lines(classes):

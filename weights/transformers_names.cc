@@ -44,6 +44,7 @@ struct ModelClass {
   bool base_inside = false;
   std::vector<std::string_view> children;
   std::vector<Part> parts;
+  std::vector<std::string_view> others;
 };
 
 struct Table {
@@ -68,11 +69,13 @@ Table ReadTable() {
       t.base[f[1]] = f[2];
     } else if (f[0] == "class") {
       last = &t.classes[f[1]];
-      *last = {f[1], f[2], f[3], f[4] == "1", text::Split(f[5], ','), {}};
+      *last = {f[1], f[2], f[3], f[4] == "1", text::Split(f[5], ','), {}, {}};
     } else if (f[0] == "part") {
       last->parts.push_back({f[1], f[2], f[3], {}});
     } else if (f[0] == "auto") {
       last->parts.push_back({f[1], {}, f[3], f[2]});
+    } else if (f[0] == "other") {
+      last->others.push_back(f[1]);
     } else {
       rules->push_back(std::move(f));
     }
@@ -96,8 +99,10 @@ struct Submodel {
 
 // All models within a class, at `path`, in the order of modules; `config` is the key of its configuration.
 void Collect(const Table& t, const ModelClass& c, const std::string& path, const std::string& config,
-             const json::Value& root, int depth, std::vector<Submodel>* out) {
+             const json::Value& root, int depth, std::vector<Submodel>* out,
+             std::set<std::string, std::less<>>* others) {
   out->push_back({path, c.name, c.type});
+  for (std::string_view other : c.others) others->insert(text::StrCat(path, path.empty() ? "" : ".", other));
   for (const ModelClass::Part& part : c.parts) {
     const std::string at = text::StrCat(path, path.empty() ? "" : ".", part.path);
     if (part.config_key.empty()) {
@@ -110,7 +115,7 @@ void Collect(const Table& t, const ModelClass& c, const std::string& path, const
     const auto base = t.base.find(type);
     const auto chosen = base == t.base.end() ? t.classes.end() : t.classes.find(base->second);
     if (chosen != t.classes.end() && depth < 4)
-      Collect(t, chosen->second, at, key, root, depth + 1, out);
+      Collect(t, chosen->second, at, key, root, depth + 1, out, others);
     else
       out->push_back({at, {}, type});
   }
@@ -213,7 +218,7 @@ absl::StatusOr<std::optional<TransformersNames>> TransformersNames::For(std::str
     name = base->second;
   }
   // Of a class that the script could not make a model of: the rules of its name or type, without those of its parts.
-  ModelClass model{name, StringAt(root, "model_type"), {}, false, {}, {}};
+  ModelClass model{name, StringAt(root, "model_type"), {}, false, {}, {}, {}};
   if (const auto found = table.classes.find(name); found != table.classes.end())
     model = found->second;
   else if (!table.use.contains(model.name) && !table.use.contains(model.type))
@@ -225,7 +230,7 @@ absl::StatusOr<std::optional<TransformersNames>> TransformersNames::For(std::str
   for (std::string_view child : model.children) out.children_.emplace_back(child);
 
   std::vector<Submodel> models;
-  Collect(table, model, "", "", root, 0, &models);
+  Collect(table, model, "", "", root, 0, &models, &out.others_);
   for (const auto& [path, rules] : RulesOf(table, models)) {
     std::shared_ptr<Rule> rule;
     for (const Fields& f : table.rules.at(rules)) {
@@ -269,6 +274,15 @@ TransformersNames::Loaded TransformersNames::Load(std::string_view name) const {
     out.name.insert(0, prefix);
   }
   return out;
+}
+
+bool TransformersNames::IsOther(std::string_view loaded) const {
+  if (!loaded.ends_with(".weight")) return false;
+  loaded.remove_suffix(std::string_view(".weight").size());
+  std::vector<std::string_view> path = text::Split(loaded, '.');
+  for (std::string_view& step : path)
+    if (step.find_first_not_of("0123456789") == std::string_view::npos) step = "#";
+  return others_.contains(text::Join(path, "."));
 }
 
 std::string_view TransformersNames::Version() {

@@ -5,8 +5,10 @@
 #ifndef SLIPWAY_WEIGHTS_TRANSFORMERS_NAMES_H_
 #define SLIPWAY_WEIGHTS_TRANSFORMERS_NAMES_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,9 @@ class TransformersNames {
     bool converted = false;
   };
   Loaded Load(std::string_view name) const;
+  // Whether a name as Load() gives it is of a weight of two dimensions that is no linear layer's: a router that is a
+  // module of its own, an embedding by an odd name.
+  bool IsOther(std::string_view loaded) const;
 
   const std::string& model_class() const { return class_; }
   // What the rules are of: "transformers 5.24.0".
@@ -40,6 +45,7 @@ class TransformersNames {
   bool base_inside_ = false;           // the base model is a part called `prefix_`
   std::vector<std::string> children_;  // of the base model
   std::vector<std::shared_ptr<const Rule>> rules_;
+  std::set<std::string, std::less<>> others_;  // modules, numbers in their paths as #
 };
 
 }  // namespace slipway::weights

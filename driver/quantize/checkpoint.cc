@@ -260,6 +260,7 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
         continue;
       }
       std::string why = quantizer::WhyNotLinear(it, facts, has);
+      if (why.empty() && loaded.IsOther(t.name)) why = "no linear layer in transformers";
       const bool linear = why.empty();
       if (linear) why = loaded.WhyNotLoaded(t.name, has);
       c.Consider(i, it, why, linear);

@@ -50,6 +50,8 @@ std::string LoadedNames::Of(const std::string& name) const {
   return loaded.converted ? name : std::move(loaded.name);
 }
 
+bool LoadedNames::IsOther(const std::string& name) const { return names_ && names_->IsOther(names_->Load(name).name); }
+
 std::string LoadedNames::WhyNotLoaded(const std::string& name,
                                       const std::function<bool(const std::string&)>& has) const {
   if (!names_) return "";

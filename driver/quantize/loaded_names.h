@@ -24,6 +24,8 @@ class LoadedNames {
 
   // The weight's name in the model class; its own where names are the file's.
   std::string Of(const std::string& name) const;
+  // Whether the weight `name`, of two dimensions, is no linear layer's in the model class.
+  bool IsOther(const std::string& name) const;
   // Why the weight `name` stays in float, since transformers would not find it quantized; "" where it does. `has` tells
   // whether the checkpoint has a tensor of a name.
   std::string WhyNotLoaded(const std::string& name, const std::function<bool(const std::string&)>& has) const;

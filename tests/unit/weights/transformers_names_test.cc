@@ -73,6 +73,23 @@ TEST(TransformersNames, PartsThatTheConfigurationChooses) {
   EXPECT_EQ(Loaded(llava("llama"), name), "model.language_model.layers.0.mlp.experts.1.up_proj.weight");
 }
 
+TEST(TransformersNames, WhatIsNoLinear) {
+  const auto is_other = [](std::string_view config, std::string_view name) {
+    return TransformersNames::For(config).value().value().IsOther(name);
+  };
+  EXPECT_TRUE(is_other(OfClass("SamModel"), "mask_decoder.iou_token.weight"));
+  EXPECT_FALSE(is_other(OfClass("SamModel"), "mask_decoder.iou_token.bias"));
+  EXPECT_FALSE(is_other(OfClass("SamModel"), "mask_decoder.iou_prediction_head.proj_in.weight"));
+  EXPECT_TRUE(is_other(OfClass("Qwen3MoeForCausalLM"), "model.layers.17.mlp.gate.weight"));
+  EXPECT_FALSE(is_other(OfClass("Qwen3MoeForCausalLM"), "model.layers.17.mlp.gate_proj.weight"));
+  // Of the class that config.json chooses for a part.
+  const std::string_view gate = "model.language_model.layers.1.mlp.gate.weight";
+  const std::string_view moe =
+      R"({"architectures": ["LlavaForConditionalGeneration"], "text_config": {"model_type": "qwen3_moe"}})";
+  EXPECT_TRUE(is_other(moe, gate));
+  EXPECT_FALSE(is_other(OfClass("LlavaForConditionalGeneration"), gate));
+}
+
 TEST(TransformersNames, UnknownAndMalformed) {
   EXPECT_EQ(Loaded(OfClass("MyModel"), "a.weight"), "unknown");
   EXPECT_EQ(Loaded("{}", "a.weight"), "unknown");
