@@ -172,7 +172,8 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::weights>(
         "weights", kEvery, "FILE",
         "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name, or by what "
-        "follows one beginning (`model.`) that all names have or lack; names they lack are an error, and so are other "
+        "follows one beginning (`model.`) that all names have or lack, or by the names of transformers' model class "
+        "(docs/quantize.md) that `config.json` beside them has; names they lack are an error, and so are other "
         "shapes and types, but floating-point types are cast to the program's, and tied weights share their values. "
         "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
         ConvertFlag::kSeveral),

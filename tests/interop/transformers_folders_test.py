@@ -273,3 +273,32 @@ def test_several_processes(tmp_path):
         assert not [k for k in f.metadata() if k.startswith("slipway.")]
     own = torchao_of(name, tmp_path / "model", "int8-weight-only", ["model.embed_tokens"])
     assert torch.equal(results(load(name, tmp_path / "q"), name)[0], results(own, name)[0])
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values):
+        return self.model(pixel_values=pixel_values).logits
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_program_takes_the_folder_s_weights(quantized, tmp_path):
+    """A program without weights has the names of the model class, the folder those of older transformers."""
+    name = "ViTForImageClassification"
+    model = saved(name, tmp_path / "model")
+    folder = tmp_path / "model"
+    with torch.device("meta"):
+        empty = Logits(tf.ViTForImageClassification(model.config)).eval()
+        program = torch.export.export(empty, (torch.empty(1, 3, 32, 32),))
+    torch.export.save(program, tmp_path / "empty.pt2")
+    if quantized:
+        folder = tmp_path / "q"
+        slipway("quantize", tmp_path / "model", "-o", folder, "--config", "int8-weight-only")
+        model = load(name, folder)
+    said = slipway("convert", tmp_path / "empty.pt2", "-o", tmp_path / "full.pt2", "--weights", folder)
+    assert "tensors go by the names of transformers 5." in said
+    got = torch.export.load(tmp_path / "full.pt2").module()(pixels()["pixel_values"])
+    torch.testing.assert_close(got, results(model, name)[0], rtol=1e-5, atol=1e-6)
