@@ -98,6 +98,8 @@ inline constexpr FlagRow kFlagRows[] = {
     {"quantize", "Quantization", "include", "also the weights whose names match"},
     {"quantize", "Quantization", "exclude", "not the weights whose names match"},
     {"", "Checkpoints", "exclude", ""},
+    {"", "Checkpoints", "names", ""},
+    {"", "Checkpoints", "no-extra-files", ""},
     {"", "Quantization", "calibration", "inputs for methods that look at activations (.safetensors)"},
     {"quantize", "Quantization", "threads", ""},
     {"convert", "Quantization", "threads", ""},

@@ -21,6 +21,18 @@ constexpr std::string_view kHeads[] = {"lm_head", "output", "embed_out", "head",
 constexpr std::string_view kConv1dModels[] = {"gpt2", "openai-gpt", "gpt_bigcode_conv1d", "imagegpt",
                                               "decision_transformer"};
 
+// Routers of mixtures of experts: the last two names of the module; "" for any. `gate` alone is also half of a gated
+// layer, which has more rows than columns.
+struct Router {
+  std::string_view before, last;
+  bool flat;  // only with fewer rows than columns
+};
+constexpr Router kRouters[] = {
+    {"", "router", false},          {"router", "", false},   {"block_sparse_moe", "gate", false},
+    {"mlp", "gate", true},          {"moe", "gate", true},   {"ffn", "gate", true},
+    {"feed_forward", "gate", true}, {"mixer", "gate", true}, {"gate", "wg", true},
+};
+
 template <size_t n>
 bool Has(const std::string_view (&names)[n], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -50,6 +62,14 @@ bool IsEmbeddingName(std::string_view module) {
         return true;
   }
   return Has(kEmbeddingNames, last);
+}
+
+bool IsRouter(const Candidate& t) {
+  const auto [before, last] = LastTwo(ModuleOf(t.name));
+  const bool flat = t.sizes.size() == 2 && t.sizes[0] < t.sizes[1];
+  return std::any_of(std::begin(kRouters), std::end(kRouters), [&, before = before, last = last](const Router& r) {
+    return (r.before.empty() || r.before == before) && (r.last.empty() || r.last == last) && (flat || !r.flat);
+  });
 }
 
 bool IsAttentionOutput(std::string_view name, const std::function<bool(const std::string&)>& has) {
@@ -94,6 +114,7 @@ std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts,
   if (lower.find("norm") != std::string::npos || Has(kNormNames, lower)) return "a norm";
   if (Has(kConv1dModels, facts.model_type) && last.starts_with("c_"))
     return text::StrCat("a Conv1D of ", facts.model_type, ", [in, out]");
+  if (IsRouter(t)) return "a router";
   if (t.shares_embedding) return "tied to the embedding";
   if (facts.tied_embeddings && Has(kHeads, last) && module.find("layers") == std::string_view::npos)
     return "tied to the embedding (config.json)";

@@ -10,7 +10,10 @@
 //   heads that are tied   `lm_head` and the like where config.json has tie_word_embeddings, or that share the
 //                         embedding's values
 //   nn.MultiheadAttention out_proj beside in_proj_weight, as in torchao
-//   routers               `gate` and `router` of mixtures of experts are linears; they are quantized, as torchao does
+//   routers               of mixtures of experts: `mlp.gate`, `block_sparse_moe.gate`, `router` and the like. They
+//   choose
+//                         among experts by small differences, and transformers keeps most as plain parameters, which
+//                         torchao leaves in float
 //
 // This is torchao's own rule (every nn.Linear) as far as names can tell it. `include` and `exclude` have the last word.
 #ifndef SLIPWAY_QUANTIZER_SELECT_H_
@@ -43,6 +46,9 @@ struct ModelFacts {
 
 // The module of a tensor called MODULE.weight; "" for other names.
 std::string_view ModuleOf(std::string_view name);
+
+// Whether a weight is a router's of a mixture of experts, by its name and shape.
+bool IsRouter(const Candidate& t);
 
 // Whether a weight is of several experts at once, [experts, …, …]: linear layers, though not two-dimensional.
 bool IsOfExperts(const Candidate& t);

@@ -19,5 +19,6 @@ slipway_embedded_\symbol\()_end:
         embed op_traits, "schemas/op_traits.txt"
         embed op_numbers, "schemas/op_numbers.txt"
         embed ort_kernels, "schemas/ort_kernels.txt"
+        embed transformers_names, "schemas/transformers_names.txt"
 
         .section .note.GNU-stack,"",%progbits

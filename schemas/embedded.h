@@ -18,6 +18,8 @@ extern const char slipway_embedded_op_numbers[];
 extern const char slipway_embedded_op_numbers_end[];
 extern const char slipway_embedded_ort_kernels[];
 extern const char slipway_embedded_ort_kernels_end[];
+extern const char slipway_embedded_transformers_names[];
+extern const char slipway_embedded_transformers_names_end[];
 }
 
 namespace slipway::schemas {
@@ -55,6 +57,12 @@ inline std::string_view OpNumberLines() {
 // with the opset versions it serves (nothing after '-': no end). Lines of one operator are alternatives.
 inline std::string_view OrtKernels() {
   return internal::Between(slipway_embedded_ort_kernels, slipway_embedded_ort_kernels_end);
+}
+
+// schemas/transformers_names.txt: what transformers calls the tensors of checkpoints, by model class
+// (scripts/gen_transformers_names.py, weights/transformers_names.h).
+inline std::string_view TransformersNames() {
+  return internal::Between(slipway_embedded_transformers_names, slipway_embedded_transformers_names_end);
 }
 
 }  // namespace slipway::schemas

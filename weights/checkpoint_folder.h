@@ -16,8 +16,9 @@
 namespace slipway::weights {
 
 // In the header of a file that one of several processes wrote: what stands for their run. Without an index such files
-// are unfinished.
-inline constexpr char kRunKey[] = "slipway.run";
+// are unfinished. No key has a dot: transformers takes those of torchao's files that do for weights' names, and their
+// values for JSON objects.
+inline constexpr char kRunKey[] = "slipway_run";
 
 // The files that an index (*.index.json) names, each with the tensors it must hold. InvalidArgument where it is
 // malformed or names files outside its folder.

@@ -2,6 +2,7 @@
 #include "weights/join.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/status_macros.h"
@@ -16,6 +17,7 @@
 #include "io/mapped_file.h"
 #include "weights/names.h"
 #include "weights/sources.h"
+#include "weights/transformers_names.h"
 
 namespace slipway::driver {
 namespace {
@@ -51,6 +53,37 @@ absl::Status TakePlain(const std::string& path, const std::set<std::string_view>
   return plain.ok() || complete ? absl::OkStatus() : WithPlace(plain, path);
 }
 
+// Adds the names that transformers' model class gives the tensors of the source at `path`, where they are others and
+// the values the same: programs that transformers 5 exported have those.
+void AddModelNames(const std::string& path, const ir::TensorSet& set, std::map<std::string, std::string>* names) {
+  const std::string config = ConfigBeside({path});
+  const auto model = weights::TransformersNames::For(config);
+  if (!model.ok() || !*model) return;
+  for (const auto& [name, t] : set.sharded)
+    if (weights::TransformersNames::Loaded loaded = (*model)->Load(name); !loaded.converted && loaded.name != name)
+      names->insert_or_assign(name, std::move(loaded.name));
+}
+
+// The sources of the program's weights: by the names that tensors have or, where more are found so, by `model_names`,
+// under which `given` has them then.
+absl::StatusOr<weights::Sources> SourcesByEitherName(const ir::Program& p, const weights::SourceOptions& options,
+                                                     const std::map<std::string, std::string>& model_names,
+                                                     weights::GivenTensors* given, std::vector<std::string>* lines) {
+  auto sources = weights::FindSources(p, *given, options);
+  if (model_names.empty() || (sources.ok() && sources->missing.empty())) return sources;
+  weights::GivenTensors renamed;
+  for (const auto& [name, t] : *given) {
+    const auto it = model_names.find(name);
+    if (!renamed.emplace(it == model_names.end() ? name : it->second, t).second) return sources;
+  }
+  auto by_model = weights::FindSources(p, renamed, options);
+  if (!by_model.ok() || (sources.ok() && sources->missing.size() <= by_model->missing.size())) return sources;
+  *given = std::move(renamed);
+  lines->push_back(text::StrCat("--weights: ", model_names.size(), " tensors go by the names of ",
+                                weights::TransformersNames::Version()));
+  return by_model;
+}
+
 // The next step where names are missing, of which some have no values in the program either.
 std::string HowToComplete(const ir::Program& p, const std::vector<std::string>& missing) {
   if (missing.empty()) return "slipway diff compares both";
@@ -72,6 +105,7 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
   std::set<std::string_view> wanted;
   for (const ir::InputSpec& s : p.input_specs)
     if (s.is_weight()) wanted.insert(s.target);
+  std::map<std::string, std::string> model_names;
   for (const std::string& path : o.weights) {
     auto set = OpenTensors(path, o.key);
     if (!set.ok()) return set.status();
@@ -80,6 +114,7 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
     for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
     RETURN_IF_ERROR(TakePlain(path, wanted, *names, &*set, &summary.lines));
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
+    if (o.rename.empty()) AddModelNames(path, *set, &model_names);
     for (auto& [name, t] : set->sharded)
       if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)
         return absl::InvalidArgumentError(text::StrCat("--weights: '", now, "' is there twice"));
@@ -89,7 +124,7 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
     return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
                     how);
   };
-  auto sources = weights::FindSources(p, given, options);
+  auto sources = SourcesByEitherName(p, options, model_names, &given, &summary.lines);
   if (!sources.ok())
     return refuse(absl::InvalidArgumentError(text::StrCat("--weights: ", sources.status().message())),
                   "--rename '^BEGINNING=>' chooses one, with what is before NAME there");

@@ -73,6 +73,8 @@ struct ConvertOptions {
   uint64_t size_budget = 0;  // bytes; 0: none
   std::string save_config;
   bool require_all = false;
+  std::string names;  // "file", "transformers"; "": as the model's config.json says
+  bool no_extra_files = false;
   std::string html;
   int threads = 0;     // 0: as many as there are processors
   int64_t rank = 0;    // from 0
@@ -170,7 +172,8 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::weights>(
         "weights", kEvery, "FILE",
         "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name, or by what "
-        "follows one beginning (`model.`) that all names have or lack; names they lack are an error, and so are other "
+        "follows one beginning (`model.`) that all names have or lack, or by the names of transformers' model class "
+        "(docs/quantize.md) that `config.json` beside them has; names they lack are an error, and so are other "
         "shapes and types, but floating-point types are cast to the program's, and tied weights share their values. "
         "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
         ConvertFlag::kSeveral),
@@ -315,6 +318,14 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::require_all>(
         "require-all", kAll, "",
         "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
+    Flag<&O::names>(
+        "names", kSafetensors, "file|transformers",
+        "with `--quantize`, into a folder: whose names of weights its metadata has, the file's alone or also those of "
+        "transformers' model class, which `from_pretrained` looks for; what that class fuses while it loads stays in "
+        "float then. If not said, transformers' where `config.json` names a model that it knows; docs/quantize.md"),
+    Flag<&O::no_extra_files>(
+        "no-extra-files", kSafetensors, "",
+        "with `--quantize`, from folder to folder: without the tokenizer and the other small files of the source"),
     Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),
     Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; as many as `run` takes if not said"),
     Flag<&O::rank>("rank", kSafetensors, "N",

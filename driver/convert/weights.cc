@@ -314,7 +314,7 @@ absl::Status WriteTensors(Conversion& c) {
     if (const std::string config = ConfigBeside(o.inputs); !config.empty()) {
       auto plain = weights::quantized::WithoutQuantization(config, *ir::DTypeFromName(o.dtype));
       if (!plain.ok()) return WithPlace(plain.status(), "config.json");
-      options->extra_files.emplace_back("config.json", *std::move(plain));
+      options->extra_files.emplace_back("config.json", io::Bytes::Of(*std::move(plain)));
     }
   }
   options->check_casts = [&c](const std::vector<exporters::LossyCast>& lossy) { return ReportCasts(c, lossy); };

@@ -1,6 +1,8 @@
 // A checkpoint, quantized as it is written: each weight gives way to its parts, whose values the exporter asks for once
 // everything else is in the file.
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,12 +12,15 @@
 #include "driver/edge/diagnostic.h"
 #include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
+#include "driver/quantize/loaded_names.h"
 #include "driver/quantize/quantize.h"
+#include "exporters/safetensors/safetensors.h"
 #include "io/io_error.h"
 #include "quantizer/calibrate.h"
 #include "quantizer/quantize.h"
 #include "quantizer/torchao_layout.h"
 #include "weights/quantized/model_config.h"
+#include "weights/quantized/quantized.h"
 
 namespace slipway::driver {
 namespace {
@@ -31,10 +36,10 @@ Place PlaceOf(const NamedTensor& t) {
 
 // The model's configuration with what transformers reads of how its weights are quantized (TorchAoConfig).
 absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quantizer::ConfigMap configs,
-                                                   const QuantizeReport& report) {
+                                                   const QuantizeReport& report, const LoadedNames& loaded) {
   configs.keep_head = false;
   for (const QuantizedRow& row : report.rows) {
-    const std::string module(quantizer::ModuleOf(row.name));
+    const std::string module(quantizer::ModuleOf(loaded.Of(row.name)));
     if (row.config.empty() && row.sizes.size() == 2 && !module.empty() &&
         std::find(configs.skip.begin(), configs.skip.end(), module) == configs.skip.end())
       configs.skip.push_back(module);
@@ -62,6 +67,168 @@ void KeepShards(const ConvertOptions& o, std::vector<NamedTensor>& tensors) {
   for (NamedTensor& t : tensors) t.shard = files[file_of(t)->path()];
 }
 
+std::string JsonList(const std::vector<std::string>& names) {
+  std::string out = "[";
+  for (const std::string& name : names) {
+    out += out.size() > 1 ? ", " : "";
+    json::AppendString(&out, name);
+  }
+  return out + "]";
+}
+
+std::string JsonObject(const std::map<std::string, std::string>& members) {
+  json::Writer out;
+  out.BeginObject();
+  for (const auto& [key, value] : members) out.Key(key).String(value);
+  out.EndObject();
+  return out.Take();
+}
+
+bool SameFolder(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error) && !error;
+}
+
+// What compute() keeps: weights, where their parts are, and the report.
+struct State {
+  struct Weight {
+    NamedTensor source;
+    std::unique_ptr<quantizer::Scheme> scheme;
+    size_t row;
+  };
+  struct Part {
+    size_t weight, part;
+  };
+  std::vector<Weight> weights;
+  absl::flat_hash_map<std::string, Part> parts;  // by the name that is written
+  std::shared_ptr<QuantizeReport> report;
+  int threads = 1;
+};
+
+// The values of the parts that are wanted.
+absl::Status Compute(State& state, const std::vector<const NamedTensor*>& wanted,
+                     const exporters::WriteComputed& write) {
+  // By weight: which of its parts are wanted.
+  std::map<size_t, std::vector<const NamedTensor*>> work;
+  for (const NamedTensor* t : wanted) {
+    const State::Part& p = state.parts.at(t->name);
+    std::vector<const NamedTensor*>& parts = work[p.weight];
+    parts.resize(state.weights[p.weight].scheme->parts().size());
+    parts[p.part] = t;
+  }
+  // The largest first, so that threads end together.
+  std::vector<std::pair<size_t, const std::vector<const NamedTensor*>*>> order;
+  for (const auto& [weight, parts] : work) order.emplace_back(weight, &parts);
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return state.weights[a.first].source.tensor.numel() > state.weights[b.first].source.tensor.numel();
+  });
+  return quantizer::InParallel(state.threads, order.size(), [&](size_t i) -> absl::Status {
+    State::Weight& w = state.weights[order[i].first];
+    const std::vector<const NamedTensor*>& parts = *order[i].second;
+    auto error = quantizer::QuantizeWeight(w.source.tensor, *w.scheme, false,
+                                           [&](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) {
+                                             return parts[part] ? write(*parts[part], at, bytes) : absl::OkStatus();
+                                           });
+    if (!error.ok()) return io::Prefixed(text::StrCat("'", w.source.name, "': "), error.status());
+    QuantizedRow& row = state.report->rows[w.row];
+    row.relative_error = error->relative;
+    row.max_error = error->max;
+    row.squares = error->reference;
+    row.measured = true;
+    return absl::OkStatus();
+  });
+}
+
+// The tensors as they are written, with the metadata of torchao's layout, and what their values are computed from.
+class Layout {
+ public:
+  Layout(const LoadedNames& loaded, const std::set<std::string>& names, State* state, QuantizedCheckpoint* out)
+      : loaded_(loaded), names_(names), state_(*state), out_(*out) {}
+
+  void AddPlain(NamedTensor t) {
+    // torchao's loader fails on names without a dot, and leaves what is not listed as it is.
+    if (t.name.find('.') == std::string::npos) {
+      dotless_.push_back(t.name);
+    } else {
+      listed_.push_back(t.name);
+      out_.metadata[t.name] = quantizer::kPlainTensorMetadata;
+    }
+    out_.tensors.push_back(std::move(t));
+  }
+
+  absl::Status AddQuantized(NamedTensor t, ChosenWeight w) {
+    listed_.push_back(t.name);
+    const std::string& metadata = out_.metadata[t.name] = quantizer::TensorMetadata(*w.config, *w.scheme, false);
+    if (std::string name = loaded_.Of(t.name); name != t.name) {
+      listed_.push_back(name);
+      out_.metadata[name] = metadata;
+      model_names_.emplace(std::move(name), t.name);
+    }
+    for (size_t p = 0; p < w.scheme->parts().size(); ++p) {
+      const quantizer::Part& part = w.scheme->parts()[p];
+      NamedTensor made;
+      made.name = quantizer::PartName(t.name, part.name);
+      made.tensor.dtype = made.dtype = part.dtype;
+      made.tensor.sizes = part.sizes;
+      made.computed = true;
+      made.shard = t.shard;
+      if (names_.contains(made.name))
+        return absl::InvalidArgumentError(text::StrCat("'", made.name, "' is in the checkpoint already"));
+      state_.parts[made.name] = {state_.weights.size(), p};
+      out_.tensors.push_back(std::move(made));
+    }
+    state_.weights.push_back({std::move(t), std::move(w.scheme), w.row});
+    return absl::OkStatus();
+  }
+
+  void Finish(std::vector<std::string>* lines) {
+    out_.metadata["tensor_names"] = JsonList(listed_);
+    if (!model_names_.empty()) {
+      out_.metadata[weights::quantized::kModelNames] = JsonObject(model_names_);
+      lines->push_back(text::StrCat(model_names_.size(), model_names_.size() == 1 ? " weight is" : " weights are",
+                                    " also known by the names of ", weights::TransformersNames::Version()));
+    }
+    if (!dotless_.empty())
+      lines->push_back(text::StrCat("without a dot in the name, which torchao's loader leaves as it is: ",
+                                    text::Join(dotless_, ", ")));
+    std::sort(out_.tensors.begin(), out_.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  }
+
+ private:
+  const LoadedNames& loaded_;
+  const std::set<std::string>& names_;
+  State& state_;
+  QuantizedCheckpoint& out_;
+  std::vector<std::string> listed_, dotless_;
+  std::map<std::string, std::string> model_names_;  // of weights whose name in the model is another
+};
+
+// What the folder gets besides weights.
+absl::StatusOr<FolderFiles> FilesOf(const ConvertOptions& o, std::string config, std::vector<std::string>* lines) {
+  FolderFiles out;
+  if (!config.empty()) out.emplace_back("config.json", io::Bytes::Of(std::move(config)));
+  if (!IsFolder(o.output) || o.no_extra_files || o.inputs.size() != 1 || !IsFolder(o.inputs[0]) ||
+      SameFolder(o.inputs[0], o.output))
+    return out;
+  ASSIGN_OR_RETURN(FolderFiles files, FilesBesideWeights(o.inputs[0], lines));
+  std::move(files.begin(), files.end(), std::back_inserter(out));
+  return out;
+}
+
+// The weights that cannot be quantized here, though they were chosen.
+absl::Status CheckChosen(const std::vector<ChosenWeight>& chosen, const std::vector<NamedTensor>& tensors,
+                         const LoadedNames& loaded, const std::function<bool(const std::string&)>& has) {
+  std::vector<std::string> names;
+  for (const ChosenWeight& w : chosen) {
+    if (quantizer::LayerStatistics::Needed(*w.config))
+      return UsageError(
+          text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
+          "quantize the exported program (.pt2), with --calibration");
+    names.push_back(tensors[w.index].name);
+  }
+  return loaded.Check(names, has);
+}
+
 }  // namespace
 
 absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, std::vector<NamedTensor> tensors,
@@ -73,6 +240,7 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
     if (!read.ok()) return WithPlace(read.status(), "config.json");
     facts = *std::move(read);
   }
+  ASSIGN_OR_RETURN(const LoadedNames loaded, LoadedNames::Make(o, model_config, lines));
   KeepShards(o, tensors);
 
   std::set<std::string> names;
@@ -91,105 +259,39 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
         c.Pass(static_cast<uint64_t>(t.tensor.nbytes()));
         continue;
       }
-      c.Consider(i, it, quantizer::WhyNotLinear(it, facts, has));
+      std::string why = quantizer::WhyNotLinear(it, facts, has);
+      if (why.empty() && loaded.IsOther(t.name)) why = "no linear layer in transformers";
+      const bool linear = why.empty();
+      if (linear) why = loaded.WhyNotLoaded(t.name, has);
+      c.Consider(i, it, why, linear);
     }
   };
   std::vector<ChosenWeight> chosen;
   const auto weight = [&](size_t i) { return BudgetWeight{tensors[i].name, tensors[i].tensor}; };
   ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Choose(o, false, consider, weight, &chosen));
-  for (const ChosenWeight& w : chosen)
-    if (quantizer::LayerStatistics::Needed(*w.config))
-      return UsageError(
-          text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
-          "quantize the exported program (.pt2), with --calibration");
+  RETURN_IF_ERROR(CheckChosen(chosen, tensors, loaded, has));
 
   QuantizedCheckpoint out;
   out.report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
+  std::string config;
   if (!model_config.empty()) {
-    ASSIGN_OR_RETURN(std::string text, WithQuantizationConfig(model_config, chooser->configs(), *out.report));
-    out.extra_files.emplace_back("config.json", std::move(text));
+    ASSIGN_OR_RETURN(config, WithQuantizationConfig(model_config, chooser->configs(), *out.report, loaded));
   }
-
-  // What compute() keeps: weights, where their parts are, and the report.
-  struct Weight {
-    NamedTensor source;
-    std::unique_ptr<quantizer::Scheme> scheme;
-    size_t row;
-  };
-  struct Part {
-    size_t weight, part;
-  };
-  struct State {
-    std::vector<Weight> weights;
-    absl::flat_hash_map<std::string, Part> parts;  // by the name that is written
-  };
+  ASSIGN_OR_RETURN(out.extra_files, FilesOf(o, std::move(config), lines));
   auto state = std::make_shared<State>();
-  std::string all_names = "[";
-  std::vector<std::string> dotless;
+  state->report = out.report;
+  state->threads = Threads(o);
+  Layout layout(loaded, names, state.get(), &out);
   size_t next = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    NamedTensor& t = tensors[i];
-    all_names += all_names.size() > 1 ? ", " : "";
-    json::AppendString(&all_names, t.name);
-    if (t.name.find('.') == std::string::npos) dotless.push_back(t.name);
-    if (next == chosen.size() || chosen[next].index != i) {
-      out.metadata[t.name] = quantizer::kPlainTensorMetadata;
-      out.tensors.push_back(std::move(t));
-      continue;
-    }
-    ChosenWeight& w = chosen[next++];
-    out.metadata[t.name] = quantizer::TensorMetadata(*w.config, *w.scheme, false);
-    for (size_t p = 0; p < w.scheme->parts().size(); ++p) {
-      const quantizer::Part& part = w.scheme->parts()[p];
-      NamedTensor made;
-      made.name = quantizer::PartName(t.name, part.name);
-      made.tensor.dtype = made.dtype = part.dtype;
-      made.tensor.sizes = part.sizes;
-      made.computed = true;
-      made.shard = t.shard;
-      if (names.contains(made.name))
-        return absl::InvalidArgumentError(text::StrCat("'", made.name, "' is in the checkpoint already"));
-      state->parts[made.name] = {state->weights.size(), p};
-      out.tensors.push_back(std::move(made));
-    }
-    state->weights.push_back({std::move(t), std::move(w.scheme), w.row});
+    if (next == chosen.size() || chosen[next].index != i)
+      layout.AddPlain(std::move(tensors[i]));
+    else
+      RETURN_IF_ERROR(layout.AddQuantized(std::move(tensors[i]), std::move(chosen[next++])));
   }
-  out.metadata["tensor_names"] = all_names + "]";
-  std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  if (!dotless.empty())
-    lines->push_back(text::StrCat("torchao's loader takes no names without a dot: ", text::Join(dotless, ", ")));
-
-  out.compute = [state, report = out.report, threads = Threads(o)](const std::vector<const NamedTensor*>& wanted,
-                                                                   const auto& write) {
-    // By weight: which of its parts are wanted.
-    std::map<size_t, std::vector<const NamedTensor*>> work;
-    for (const NamedTensor* t : wanted) {
-      const Part& p = state->parts.at(t->name);
-      std::vector<const NamedTensor*>& parts = work[p.weight];
-      parts.resize(state->weights[p.weight].scheme->parts().size());
-      parts[p.part] = t;
-    }
-    // The largest first, so that threads end together.
-    std::vector<std::pair<size_t, const std::vector<const NamedTensor*>*>> order;
-    for (const auto& [weight, parts] : work) order.emplace_back(weight, &parts);
-    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-      return state->weights[a.first].source.tensor.numel() > state->weights[b.first].source.tensor.numel();
-    });
-    return quantizer::InParallel(threads, order.size(), [&](size_t i) -> absl::Status {
-      Weight& w = state->weights[order[i].first];
-      const std::vector<const NamedTensor*>& parts = *order[i].second;
-      auto error = quantizer::QuantizeWeight(w.source.tensor, *w.scheme, false,
-                                             [&](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) {
-                                               return parts[part] ? write(*parts[part], at, bytes) : absl::OkStatus();
-                                             });
-      if (!error.ok()) return io::Prefixed(text::StrCat("'", w.source.name, "': "), error.status());
-      QuantizedRow& row = report->rows[w.row];
-      row.relative_error = error->relative;
-      row.max_error = error->max;
-      row.squares = error->reference;
-      row.measured = true;
-      return absl::OkStatus();
-    });
+  layout.Finish(lines);
+  out.compute = [state](const std::vector<const NamedTensor*>& wanted, const auto& write) {
+    return Compute(*state, wanted, write);
   };
   return out;
 }

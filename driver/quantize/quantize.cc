@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, 
   return c;
 }
 
-void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not) {
+void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not, bool linear) {
   std::string module(quantizer::ModuleOf(t.name));
   std::string_view parameter = "weight";
   if (module.empty()) {  // MODULE.other, or a name without a module
@@ -112,18 +112,20 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   const quantizer::Match match = matcher_->Find(module, parameter);
   const bool by_name = match.entry && match.entry->key != "_default";
   const bool experts = quantizer::IsOfExperts(t);
-  row.asked = why_not.empty() || experts || ((by_name || included) && match.config);
+  const bool named = by_name || included;
+  const std::string reason = experts ? text::StrCat("of experts, ", why_not) : why_not;
+  row.asked = why_not.empty() || linear || experts || (named && match.config);
   if (excluded) {
     row.why = "excluded", row.asked = false;
   } else if (match.skipped) {
     row.why = "modules_to_not_convert", row.asked = false;
   } else if (!match.config) {
-    row.why = automatic_    ? "as the budget chose"
+    row.why = automatic_    ? (named || why_not.empty() ? "as the budget chose" : reason)
               : match.entry ? "null in the configuration"
                             : "not in the configuration";
     row.asked = false;
-  } else if (!why_not.empty() && !(by_name || included)) {
-    row.why = experts ? text::StrCat("of experts, ", why_not) : why_not;
+  } else if (!why_not.empty() && !named) {
+    row.why = reason;
   } else if (t.sizes.size() != 2) {
     row.why = text::StrCat(t.sizes.size(), " dimensions");
     problems_[text::StrCat(t.sizes.size(), " dimensions, and weights of two are quantized")].push_back(t.name);

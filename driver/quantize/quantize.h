@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "driver/convert/options.h"
 #include "driver/quantize/budget.h"
+#include "driver/quantize/folder_files.h"
 #include "driver/quantize/report.h"
 #include "ir/graph.h"
 #include "quantizer/config.h"
@@ -40,9 +41,9 @@ class Chooser {
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(const ConvertOptions& o);
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(const ConvertOptions& o, quantizer::ConfigMap configs);
 
-  // A candidate, and why it is no linear layer ("" where it is one). Adds a row to the report; the weight, where it is
-  // chosen.
-  void Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not);
+  // A candidate, and why it is not to be quantized ("" where it is): it is no linear layer, or, `linear`, is one all
+  // the same. Adds a row to the report; the weight, where it is chosen.
+  void Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not, bool linear = false);
   // A tensor without a row: of less than two dimensions.
   void Pass(uint64_t bytes);
   // A row for what cannot be quantized, whatever the configuration says.
@@ -82,8 +83,8 @@ int Threads(const ConvertOptions& o);
 struct QuantizedCheckpoint {
   std::vector<weights::NamedTensor> tensors;
   std::map<std::string, std::string> metadata;  // to add to the file's
-  // for a folder: config.json with its quantization_config
-  std::vector<std::pair<std::string, std::string>> extra_files;
+  // for a folder: config.json with its quantization_config, and the small files of the source's
+  FolderFiles extra_files;
   std::function<absl::Status(
       const std::vector<const weights::NamedTensor*>& tensors,
       const std::function<absl::Status(const weights::NamedTensor&, uint64_t, absl::Span<const uint8_t>)>& write)>

@@ -272,6 +272,15 @@ std::string Padded(size_t n) {
   return s.size() < 5 ? std::string(5 - s.size(), '0') + s : s;
 }
 
+// Makes the folder unless it is there; adds it to `made` where it was not.
+absl::Status MakeFolder(const std::string& path, std::vector<std::string>* made) {
+  if (mkdir(path.c_str(), 0777) == 0)
+    made->push_back(path);
+  else if (errno != EEXIST)
+    return io::IoError(errno, path);
+  return absl::OkStatus();
+}
+
 // The files of a folder, all or none, in place of the checkpoint that is there: `plans` under `names`, and
 // model.safetensors.index.json where `index` is not empty.
 absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>& plans,
@@ -281,8 +290,8 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   for (const FilePlan& plan : plans) total += plan.tensor_bytes;
   std::string base = folder;
   while (base.size() > 1 && base.back() == '/') base.pop_back();
-  const bool made = mkdir(base.c_str(), 0777) == 0;
-  if (!made && errno != EEXIST) return io::IoError(errno, base);
+  std::vector<std::string> made;
+  RETURN_IF_ERROR(MakeFolder(base, &made));
   const auto write = [&]() -> absl::Status {
     std::vector<std::string> paths;
     for (const std::string& name : names) paths.push_back(text::StrCat(base, "/", name));
@@ -297,10 +306,12 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
       written.push_back(*std::move(file));
     }
     if (absl::Status s = writer.Finish(); !s.ok()) return s;
-    for (const auto& [name, text] : options.extra_files) {
-      auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
+    for (const auto& [name, content] : options.extra_files) {
+      const std::string path = text::StrCat(base, "/", name);
+      RETURN_IF_ERROR(MakeFolder(path.substr(0, path.rfind('/')), &made));
+      auto file = io::AtomicFile::Create(path);
       if (!file.ok()) return file.status();
-      if (absl::Status s = (*file)->Write(text); !s.ok()) return s;
+      RETURN_IF_ERROR((*file)->Append(content));
       written.insert(written.begin(), *std::move(file));
     }
     std::vector<io::AtomicFile*> all;
@@ -315,7 +326,7 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
     return io::CommitAll(all, obsolete);
   };
   if (absl::Status s = write(); !s.ok()) {
-    if (made) rmdir(base.c_str());
+    for (auto it = made.rbegin(); it != made.rend(); ++it) rmdir(it->c_str());
     return s;
   }
   return absl::OkStatus();
@@ -373,8 +384,9 @@ bool HoldsText(const std::string& path, const std::string& text) {
          std::memcmp((*file)->data().data(), text.data(), text.size()) == 0;
 }
 
-// What a shard of several processes says in its header of its values: filled in when they are there.
-constexpr char kCrc[] = "slipway.crc32";
+// What a shard of several processes says in its header of its values: filled in when they are there. Without a dot, as
+// weights::kRunKey.
+constexpr char kCrc[] = "slipway_crc32";
 constexpr size_t kCrcDigits = 8;
 
 std::string CrcText(uint32_t crc) { return absl::StrCat(absl::Hex(crc, absl::kZeroPad8)); }
@@ -505,10 +517,17 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
       }
     }
   out.last = true;
-  std::vector<std::pair<std::string, std::string>> texts = options.extra_files;
-  if (!shards->index.empty()) texts.emplace_back(kIndex, shards->index);
-  for (const auto& [name, text] : texts)
-    RETURN_IF_ERROR(io::WriteFile(text::StrCat(base, "/", name), text, {.durable = true}));
+  std::vector<std::pair<std::string, io::Bytes>> extra = std::move(options.extra_files);
+  if (!shards->index.empty()) extra.emplace_back(kIndex, io::Bytes::Of(std::move(shards->index)));
+  std::vector<std::string> made;
+  for (const auto& [name, content] : extra) {
+    const std::string to = text::StrCat(base, "/", name);
+    RETURN_IF_ERROR(MakeFolder(to.substr(0, to.rfind('/')), &made));
+    auto file = io::AtomicFile::Create(to, {.durable = true});
+    if (!file.ok()) return file.status();
+    RETURN_IF_ERROR((*file)->Append(content));
+    RETURN_IF_ERROR((*file)->Commit());
+  }
   return out;
 }
 

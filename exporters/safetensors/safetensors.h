@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "exporters/output_limit.h"
+#include "io/byte_source.h"
 #include "weights/cast.h"
 #include "weights/named_tensor.h"
 
@@ -36,8 +37,9 @@ struct SafetensorsOptions {
   int shards = 0;                    // exactly so many files of about the same size; 0: as max_shard_size says
   uint64_t max_output = kAnyOutput;  // bytes in all files
   bool dry_run = false;              // stop before writing
-  std::vector<std::pair<std::string, std::string>> extra_files;  // names and texts of what a folder gets besides
-  std::function<void(uint64_t done, uint64_t total)> progress;   // bytes of tensors; may be empty
+  // What a folder gets besides: names, which may be in a folder of it ("1_Pooling/config.json"), and contents.
+  std::vector<std::pair<std::string, io::Bytes>> extra_files;
+  std::function<void(uint64_t done, uint64_t total)> progress;  // bytes of tensors; may be empty
   // Told of all tensors that casts have lost values of, once a set of files that is written together, before they
   // appear; an error keeps them from it. May be empty.
   std::function<absl::Status(const std::vector<LossyCast>& lossy)> check_casts;

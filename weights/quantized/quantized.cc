@@ -159,6 +159,7 @@ int Replace(const Checkpoint& checkpoint, ir::DType to, const std::function<bool
   }
   if (replaced == 0) return 0;
   for (const std::string& name : checkpoint.left_out) set->tensors.erase(name), set->sharded.erase(name);
+  set->metadata.erase(kModelNames);
   if (set->metadata.erase("tensor_names") > 0)
     std::erase_if(set->metadata, [](const auto& m) { return m.second.starts_with(R"({"_type")"); });
   return replaced;

@@ -19,6 +19,11 @@
 
 namespace slipway::weights::quantized {
 
+// In the metadata that slipway writes for torchao's tensors: an object of the weights' names in transformers' model
+// class, for which the metadata has entries, too, and their names in the file. Without a dot: transformers reads what
+// has one as a weight's.
+inline constexpr char kModelNames[] = "slipway_model_names";
+
 struct Checkpoint {
   std::string title;                                   // "GPTQ 4 bits, group 128"
   ir::DType dtype = ir::DType::kUnknown;               // of the model in float, as its configuration has it

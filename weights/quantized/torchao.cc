@@ -15,10 +15,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "io/io_error.h"
 #include "weights/quantized/families.h"
+#include "weights/quantized/quantized.h"
 
 namespace slipway::weights::quantized {
 namespace {
@@ -278,8 +281,18 @@ absl::Status FindOne(Finder& f, const std::string& name, std::string_view metada
 }  // namespace
 
 absl::Status FindTorchao(Finder& f) {
+  std::set<std::string> aliases;
+  if (const auto it = f.metadata().find(kModelNames); it != f.metadata().end()) {
+    const auto named = [](const absl::Status& s) { return io::Prefixed(text::StrCat(kModelNames, ": "), s); };
+    auto document = json::Document::Parse(it->second);
+    if (!document.ok()) return named(document.status());
+    auto members = document->root().AsObject();
+    if (!members.ok()) return named(members.status());
+    for (const json::Member& m : *members) aliases.emplace(m.key);
+  }
   for (const auto& [name, metadata] : f.metadata())
-    if (name != "tensor_names" && metadata.starts_with("{")) RETURN_IF_ERROR(FindOne(f, name, metadata));
+    if (name != "tensor_names" && name != kModelNames && metadata.starts_with("{") && !aliases.contains(name))
+      RETURN_IF_ERROR(FindOne(f, name, metadata));
   return absl::OkStatus();
 }
 
