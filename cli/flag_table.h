@@ -101,6 +101,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"", "Quantization", "calibration", "inputs for methods that look at activations (.safetensors)"},
     {"quantize", "Quantization", "threads", ""},
     {"convert", "Quantization", "threads", ""},
+    {"", "Quantization", "embeddings", ""},
     {"", "Quantization", "quantize-include", ""},
     {"", "Quantization", "quantize-exclude", ""},
     {"", "Quantization", "error-budget", ""},

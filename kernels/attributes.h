@@ -218,7 +218,7 @@ struct RecurrentAttributes {
   bool reverse, has_bias;
   auto Fields() { return std::tie(reverse, has_bias); }
 };
-// quant_linear: which operands there are behind the first two, in this order; what elements of the matrix, and the
+// quant_linear, quant_embedding: which operands there are behind the first two, in this order; what elements of the matrix, and the
 // scale before,
 // are rounded to (f32: they are not). With kQuantAddedZero the zero is added behind the scale, of integers less
 // `middle`.

@@ -20,7 +20,8 @@ const Kernel* FindKernel(std::string_view name) {
                   {AttentionKernels(), false, 3}, {NormalizeKernels(), false, 1}, {GroupNormKernels(), false, 1},
                   {BatchNormKernels(), false, 3}, {ConvKernels(), false, 2},      {RecurrentKernels(), false, 3},
                   {PoolKernels(), false, 1},      {SampleKernels(), false, 1},    {OrderKernels(), false, 1},
-                  {TransformKernels(), false, 1}, {RandomKernels(), false, 0},    {DetectionKernels(), false, 2}};
+                  {TransformKernels(), false, 1}, {RandomKernels(), false, 0},    {DetectionKernels(), false, 2},
+                  {QuantEmbeddingKernels(), false, 3}};
     for (const auto& table : tables) {
       for (Kernel k : table.rows) {
         k.elementwise |= table.elementwise;

@@ -85,8 +85,9 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   const auto consider = [&](Chooser& c) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const NamedTensor& t = tensors[i];
-      const quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes,
-                                    t.tensor.whole() && embeddings.contains(PlaceOf(t))};
+      quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes,
+                              t.tensor.whole() && embeddings.contains(PlaceOf(t))};
+      it.embedding = quantizer::IsEmbedding(it, facts);
       if (it.sizes.size() < 2) {
         c.Pass(static_cast<uint64_t>(t.tensor.nbytes()));
         continue;

@@ -135,9 +135,9 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     matrices |= p.input_specs[i].is_weight() && p.graph->inputs()[i]->type().sizes.size() >= 2 &&
                 std::binary_search(missing.begin(), missing.end(), p.input_specs[i].target);
   if (matrices) return MissingWeights(p, missing, kGiveWeights);
-  const std::vector<LinearLayer> layers = passes::FindLinears(p);
-  std::map<std::string, size_t> linear;
-  for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;
+  std::vector<LinearLayer> layers = passes::FindLinears(p);
+  std::map<std::string, size_t> indices;
+  for (size_t i = 0; i < layers.size(); ++i) indices[layers[i].weight] = i;
   const auto has = [&](const std::string& name) { return p.weights.contains(name); };
   const auto consider = [&](Chooser& c) {
     for (const auto& [name, t] : p.weights) {
@@ -145,12 +145,18 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
         c.Pass(static_cast<uint64_t>(t.nbytes()));
         continue;
       }
-      const auto it = linear.find(name);
-      const quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
-      if (it == linear.end())
+      const auto it = indices.find(name);
+      quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
+      if (it == indices.end()) {
         c.Leave(candidate, "no weight of a linear layer");
-      else
-        c.Consider(it->second, candidate, quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention" : "");
+        continue;
+      }
+      const LinearLayer& layer = layers[it->second];
+      candidate.embedding = !layer.lookups.empty() && ir::IsFloating(t.dtype);
+      c.Consider(it->second, candidate,
+                 layer.uses.empty()                         ? "an embedding"
+                 : quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention"
+                                                            : "");
     }
   };
   std::vector<ChosenWeight> chosen;
@@ -270,7 +276,10 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     storage->bytes = io::Bytes(io::FileRange{file, places[i], storage->size});
     summaries[i].Give(dtype, storage.get());
     forms[i].codes = {std::move(storage), dtype, {s.n, s.k}, ir::ContiguousStrides({s.n, s.k}), 0};
-    RETURN_IF_ERROR(passes::QuantizeLinear(p, layers[chosen[i].index], forms[i]));
+    LinearLayer& layer = layers[chosen[i].index];
+    // An embedding that the head is tied to and that was not asked for stays in float.
+    if (chosen[i].config != chooser->embeddings() && !layer.uses.empty()) layer.lookups.clear();
+    RETURN_IF_ERROR(passes::QuantizeLinear(p, layer, forms[i]));
   }
   if (aten) RETURN_IF_ERROR(passes::SpellQuantizationInAten(p));
   return report;

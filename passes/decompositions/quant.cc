@@ -230,6 +230,22 @@ void QuantizedLinear(Decomposer& d) {
   d.Return(d.b.Call("aten.linear.default", {x, d.b.Cast(Emit(d.b, *matrix), x->dtype()), bias}));
 }
 
+// The rows of integers, scales and zero points, and these dequantized.
+void QuantizedEmbedding(Decomposer& d) {
+  Value* indices = d.in("indices");
+  auto rows = ReadMatrix(d.node());
+  if (!rows) return d.Fail("the arguments do not agree");
+  const bool shared = rows->block_size[0] == -1;
+  auto of = [&](Value* v) { return d.b.Call("aten.embedding.default", {v, indices}); };
+  rows->input = of(rows->input);
+  if (!shared) rows->scale = of(rows->scale);
+  if (!shared && rows->zero_point) rows->zero_point = of(rows->zero_point);
+  ir::Ints block(static_cast<size_t>(indices->rank()), shared ? -1 : 1);
+  block.push_back(rows->block_size[1]);
+  rows->block_size = std::move(block);
+  if (d.ok()) d.Return(Emit(d.b, *rows));
+}
+
 // Scales and zero points of activations, each step in their own dtype; `eps` bounds the scale from below.
 void ChooseQparams(Decomposer& d) {
   Value* input = d.in("input");
@@ -343,6 +359,7 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.quantize.default", Quantize, false},
     {"slipway.dequantize.default", Dequantize, false},
     {"slipway.quantized_linear.default", QuantizedLinear, false},
+    {"slipway.quantized_embedding.default", QuantizedEmbedding, false},
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},
     {"torchao.choose_qparams_affine.default", ChooseQparams, false},

@@ -67,6 +67,12 @@ class Rewriter {
       if (!b.ok()) return b.status();
       ReplaceNode(n, {y});
     }
+    for (Node* n : layer_.lookups) {
+      Builder b(*p_.graph, n, n->source());
+      Value* y = Rows(b, n->Get("indices").value(), n->output()->dtype());
+      if (!b.ok()) return b.status();
+      ReplaceNode(n, {y});
+    }
     return absl::OkStatus();
   }
 
@@ -88,10 +94,10 @@ class Rewriter {
       y = b.Call("aten.mul.Tensor", {y, b.Cast(Flat(b, scale_), own)});
       return use.bias ? b.Call("aten.add.Tensor", {y, use.bias}) : y;
     }
-    return b.Call("aten.linear.default", {x, Matrix(b, own), use.bias});
+    return b.Call("aten.linear.default", {x, Emit(b, Matrix(own)), use.bias});
   }
 
-  Value* Matrix(Builder& b, DType own) {
+  Dequantized Matrix(DType own) const {
     Dequantized d;
     d.input = codes_, d.scale = scale_, d.zero_point = zero_;
     d.block_size = q_.block_size;
@@ -99,8 +105,9 @@ class Rewriter {
     d.dtype = own;
     d.range = q_.range;
     d.float_zero_point = q_.float_zero_point;
-    return Emit(b, d);
+    return d;
   }
+  Value* Rows(Builder& b, Value* indices, DType own) { return EmitRows(b, Matrix(own), indices); }
   Value* Flat(Builder& b, Value* v) { return b.Call("aten.reshape.default", {v, ir::Ints{-1}}); }
 
   // Scale and zero point of activations: stored, or made of x for each token or for all of it.
@@ -184,15 +191,16 @@ LinearUse ReadLinear(Node* n) { return ReadUse(n).value(); }
 std::vector<LinearLayer> FindLinears(const ir::Program& p) {
   std::vector<LinearLayer> layers(p.input_specs.size());
   for (Node* n : *p.graph) {
-    Value* w = WeightOf(*n);
-    if (!w || !StoredTensor(w)) continue;
-    if (!ReadUse(n)) continue;
+    const bool lookup = n->op_name() == "aten.embedding.default";
+    Value* w = lookup ? n->Get("weight").value() : WeightOf(*n);
+    if (!w || !StoredTensor(w) || w->rank() != 2) continue;
+    if (!lookup && !ReadUse(n)) continue;
     LinearLayer& layer = layers[static_cast<size_t>(w->index())];
     layer.weight = p.input_specs[static_cast<size_t>(w->index())].target;
     layer.value = w;
-    layer.uses.push_back(n);
+    (lookup ? layer.lookups : layer.uses).push_back(n);
   }
-  std::erase_if(layers, [](const LinearLayer& l) { return l.uses.empty(); });
+  std::erase_if(layers, [](const LinearLayer& l) { return l.uses.empty() && l.lookups.empty(); });
   return layers;
 }
 
@@ -219,7 +227,9 @@ absl::Status SpellQuantizationInAten(ir::Program& p) {
     next = n->next();
     for (const DecomposeRow& row : QuantDecompositions()) {
       if (row.op != n->op_name()) continue;
+      const Node* before = n->prev();
       if (absl::Status s = ApplyDecomposition(n, row); !s.ok()) return s;
+      next = before ? before->next() : p.graph->first();  // what it is made of may be spelled out, too
       break;
     }
   }

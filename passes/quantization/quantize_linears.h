@@ -23,11 +23,12 @@ struct LinearUse {
 };
 // Of a node of LinearLayer::uses, as it is now: quantizing the layer that makes its input replaces that.
 LinearUse ReadLinear(ir::Node* n);
-// A parameter, or buffer, of two dimensions that linear layers use.
+// A parameter, or buffer, of two dimensions that linear layers use, or embeddings, or both (a tied head).
 struct LinearLayer {
   std::string weight;  // FQN
   ir::Value* value = nullptr;
   std::vector<ir::Node*> uses;
+  std::vector<ir::Node*> lookups;  // aten.embedding
 };
 // Of the root graph, in the order of the program's inputs; a program in any form.
 std::vector<LinearLayer> FindLinears(const ir::Program& p);
@@ -54,7 +55,7 @@ struct QuantizedLayer {
   std::optional<ir::TensorRef> act_pre_scale;              // [k]: inputs are multiplied by it before
 };
 
-// Rewrites the uses of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float weight stays
+// Rewrites the uses and look-ups of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float weight stays
 // for other uses; without one it goes.
 absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q);
 
