@@ -33,6 +33,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops/op_table.h"
@@ -60,6 +62,15 @@ ir::Value* Emit(ir::Builder& b, const Dequantized& d);
 ir::Value* EmitLinear(ir::Builder& b, const Dequantized& d, ir::Value* input, ir::Value* bias);
 // The rows of a matrix that the indices name: slipway.quantized_embedding. Scales as above.
 ir::Value* EmitRows(ir::Builder& b, const Dequantized& d, ir::Value* indices);
+
+// A value that is rows of a quantized table, in steps behind its look-up, and the look-up in the dequantized table that
+// has taken its place (hoist_lookups.cc).
+struct HoistedLookup {
+  ir::Value *rows, *made;
+};
+absl::StatusOr<std::vector<HoistedLookup>> HoistLookups(ir::Graph& g);
+// Undoes those whose table is no slipway.dequantize. The nodes behind `rows` are still there.
+void LowerLookups(ir::Graph& g, absl::Span<const HoistedLookup> hoisted);
 
 // Which argument of a product with a matrix is the matrix: [columns, rows] as linear's weight, [rows, columns] as
 // others'; "" for other operators and for tensors of other ranks.
