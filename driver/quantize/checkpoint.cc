@@ -35,6 +35,8 @@ absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quan
   configs.keep_head = false;
   for (const QuantizedRow& row : report.rows) {
     const std::string module(quantizer::ModuleOf(row.name));
+    // transformers looks for quantized embeddings only where it is told to.
+    configs.embeddings |= !row.config.empty() && quantizer::IsEmbeddingName(module);
     if (row.config.empty() && row.sizes.size() == 2 && !module.empty() &&
         std::find(configs.skip.begin(), configs.skip.end(), module) == configs.skip.end())
       configs.skip.push_back(module);

@@ -137,7 +137,12 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
   if (matrices) return MissingWeights(p, missing, kGiveWeights);
   std::vector<LinearLayer> layers = passes::FindLinears(p);
   std::map<std::string, size_t> indices;
-  for (size_t i = 0; i < layers.size(); ++i) indices[layers[i].weight] = i;
+  std::map<std::pair<const ir::Storage*, int64_t>, std::string> twins;  // of other names for them
+  for (size_t i = 0; i < layers.size(); ++i) {
+    indices[layers[i].weight] = i;
+    const ir::TensorRef& t = p.weights.at(layers[i].weight);
+    twins[{t.storage.get(), t.offset}] = layers[i].weight;
+  }
   const auto has = [&](const std::string& name) { return p.weights.contains(name); };
   const auto consider = [&](Chooser& c) {
     for (const auto& [name, t] : p.weights) {
@@ -148,7 +153,9 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       const auto it = indices.find(name);
       quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
       if (it == indices.end()) {
-        c.Leave(candidate, "no weight of a linear layer");
+        const auto twin = twins.find({t.storage.get(), t.offset});
+        c.Leave(candidate, twin == twins.end() ? "no weight of a linear layer"
+                                                : text::StrCat("tied to '", twin->second, "'"));
         continue;
       }
       const LinearLayer& layer = layers[it->second];
@@ -278,7 +285,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     forms[i].codes = {std::move(storage), dtype, {s.n, s.k}, ir::ContiguousStrides({s.n, s.k}), 0};
     LinearLayer& layer = layers[chosen[i].index];
     // An embedding that the head is tied to and that was not asked for stays in float.
-    if (chosen[i].config != chooser->embeddings() && !layer.uses.empty()) layer.lookups.clear();
+    if (!chosen[i].lookups && !layer.uses.empty()) layer.lookups.clear();
     RETURN_IF_ERROR(passes::QuantizeLinear(p, layer, forms[i]));
   }
   if (aten) RETURN_IF_ERROR(passes::SpellQuantizationInAten(p));

@@ -145,7 +145,8 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
       row.config = quantizer::ShortName(*config);
       row.bytes_after = 0;
       for (const quantizer::Part& p : (*scheme)->parts()) row.bytes_after += p.nbytes();
-      chosen_.push_back({index, config, *std::move(scheme), report_.rows.size()});
+      chosen_.push_back({index, config, *std::move(scheme), report_.rows.size(),
+                         embedding || (by_name && t.embedding && quantizer::TakesEmbeddings(*config))});
     } else {
       row.why = std::string(scheme.status().message());
       if (absl::IsInvalidArgument(scheme.status())) problems_[row.why].push_back(t.name);

@@ -32,6 +32,7 @@ struct ChosenWeight {
   const quantizer::Config* config;
   std::unique_ptr<quantizer::Scheme> scheme;
   size_t row;
+  bool lookups = false;  // with its embeddings, where it is the weight of a head that is tied to one
 };
 
 // The configurations that the options name, asked for one weight after the other.
