@@ -154,16 +154,16 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
       if (it == indices.end()) {
         const auto twin = twins.find({t.storage.get(), t.offset});
-        c.Leave(candidate, twin == twins.end() ? "no weight of a linear layer"
-                                                : text::StrCat("tied to '", twin->second, "'"));
+        c.Leave(candidate,
+                twin == twins.end() ? "no weight of a linear layer" : text::StrCat("tied to '", twin->second, "'"));
         continue;
       }
       const LinearLayer& layer = layers[it->second];
       candidate.embedding = !layer.lookups.empty() && ir::IsFloating(t.dtype);
       c.Consider(it->second, candidate,
-                 layer.uses.empty()                         ? "an embedding"
+                 layer.uses.empty()                        ? "an embedding"
                  : quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention"
-                                                            : "");
+                                                           : "");
     }
   };
   std::vector<ChosenWeight> chosen;

@@ -81,7 +81,8 @@ bool IsOnlyMatrix(const Value* v) {
   if (v->graph()->IsOutput(v)) return false;
   for (Node* user : v->users()) {
     const bool turned = user->output() && ReadPermutation(user->output()).source == v;
-    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixArgument(*user)).value() != v) return false;
+    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixArgument(*user)).value() != v)
+      return false;
   }
   return true;
 }

@@ -57,7 +57,10 @@ class Hoister {
       if (!b.ok()) return b.status();
       hoisted.push_back({n->output(), made});
     }
-    for (const HoistedLookup& h : hoisted) g_.ReplaceAllUses(h.rows, h.made);
+    for (const HoistedLookup& h : hoisted) {
+      g_.ReplaceAllUses(h.rows, h.made);
+      g_.TakeName(h.made, h.rows);
+    }
     return hoisted;
   }
 
@@ -114,20 +117,23 @@ class Hoister {
   // Of rows of one index; the other operand may be a number.
   Rows Computed(const Node& n, Builder& b) const {
     ir::ArgReader a(n);
-    const ir::Scalar alpha = n.op_name() == "aten.mul.Tensor" ? ir::Scalar{} : a.scalar("alpha");
-    const bool plain = n.op_name() == "aten.mul.Tensor" || (alpha.is_constant() && alpha.d == 1);
+    const std::string_view op = n.op_name();
+    const ir::Scalar alpha = op == "aten.mul.Tensor" ? ir::Scalar{} : a.scalar("alpha");
+    const bool plain = op == "aten.mul.Tensor" || (alpha.is_constant() && alpha.d == 1);
     Value* x = a.tensor("self");
     const ir::Scalar other = a.scalar("other");
     if (!a.ok() || !plain) return {};
     const Rows left = Find(x);
     if (!left.table) return {};
     if (other.is_constant()) {
-      Value* y = b.Call(n.op_name(), {left.table, n.Get("other")});
+      Value* y = b.Call(op, {left.table, n.Get("other")});
       return {y, left.indices, left.quantized};
     }
     const Rows right = Find(other.value);
-    if (!right.table || right.indices != left.indices || right.table->rank() != left.table->rank()) return {};
-    return {b.Call(n.op_name(), {left.table, right.table}), left.indices, left.quantized || right.quantized};
+    if (!right.table || right.indices != left.indices || right.table->rank() != left.table->rank() ||
+        (left.quantized && right.quantized && op == "aten.mul.Tensor"))
+      return {};
+    return {b.Call(op, {left.table, right.table}), left.indices, left.quantized || right.quantized};
   }
 
   ir::Graph& g_;
@@ -141,7 +147,9 @@ absl::StatusOr<std::vector<HoistedLookup>> HoistLookups(ir::Graph& g) { return H
 void LowerLookups(ir::Graph& g, absl::Span<const HoistedLookup> hoisted) {
   for (const HoistedLookup& h : hoisted) {
     const Value* table = h.made->producer()->Get("weight").value();
-    if (!ReadDequantized(table)) g.ReplaceAllUses(h.made, h.rows);
+    if (ReadDequantized(table)) continue;
+    g.ReplaceAllUses(h.made, h.rows);
+    g.TakeName(h.rows, h.made);
   }
 }
 

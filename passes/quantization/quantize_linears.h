@@ -55,8 +55,8 @@ struct QuantizedLayer {
   std::optional<ir::TensorRef> act_pre_scale;              // [k]: inputs are multiplied by it before
 };
 
-// Rewrites the uses and look-ups of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float weight stays
-// for other uses; without one it goes.
+// Rewrites the uses and look-ups of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float
+// weight stays for other uses; without one it goes.
 absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q);
 
 // Makes slipway.* and torchao.* operators ATen's, for targets that take no others.

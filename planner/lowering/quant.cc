@@ -1,6 +1,6 @@
 // Quantized products: linear with a matrix of small integers (kernels/gemm/dequant_linear.h) and rows of such a matrix,
-// which decompose where the kernel does not take it, and products of integers. Everything else about quantization is arithmetic
-// (passes/decompositions/quant.cc).
+// which decompose where the kernel does not take it, and products of integers. Everything else about quantization is
+// arithmetic (passes/decompositions/quant.cc).
 #include "base/text.h"
 #include "planner/lowering/rules.h"
 

@@ -1,5 +1,5 @@
-"""`--embeddings` beside torchao 0.18 and transformers: embeddings quantized to the same integers and scales, look-ups that
-dequantize the rows they read to the same numbers, heads tied to them that share one copy."""
+"""`--embeddings` beside torchao 0.18 and transformers: embeddings of the same integers and scales, look-ups that
+dequantize the rows that they read to the same numbers, heads tied to them that share one copy."""
 
 import json
 import warnings
@@ -50,9 +50,7 @@ class Model(nn.Module):
 
 def quantized(model, name, tied):
     """What torchao makes of it; a tied head takes the embedding's weight."""
-    ao.quantize_(
-        model, LINEARS, filter_fn=lambda m, n: isinstance(m, nn.Linear) and not (tied and n == "lm_head")
-    )
+    ao.quantize_(model, LINEARS, filter_fn=lambda m, n: isinstance(m, nn.Linear) and not (tied and n == "lm_head"))
     ao.quantize_(model, CONFIGS[name], filter_fn=lambda m, n: isinstance(m, nn.Embedding))
     if tied:
         model.lm_head.weight = nn.Parameter(model.embed_tokens.weight, requires_grad=False)
@@ -203,9 +201,7 @@ def test_folders_load(slipway, tmp_path, tied):
     slipway(
         "quantize", tmp_path / "m", "-o", tmp_path / "q/", "--config", "intx:bits=4,group=32", "--embeddings", "int8"
     )
-    got, loading = AutoModelForCausalLM.from_pretrained(
-        tmp_path / "q", output_loading_info=True, dtype=torch.bfloat16
-    )
+    got, loading = AutoModelForCausalLM.from_pretrained(tmp_path / "q", output_loading_info=True, dtype=torch.bfloat16)
     assert not any(loading.values()), loading
     assert (got.lm_head.weight is got.model.embed_tokens.weight) == tied
     tokens = torch.randint(0, VOCABULARY, (2, 9))

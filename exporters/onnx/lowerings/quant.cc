@@ -222,9 +222,9 @@ bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
   const auto sizes = d.input->type().StaticSizes();
   const int64_t block = d.block_size[1];
   if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) ||
-      d.scale_dtype || d.product_dtype() != DType::kFloat32 ||
-      d.dtype != DType::kFloat32 || n.output()->dtype() != DType::kFloat32 || block < 16 ||
-      (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 || d.scale->sizes()[0].constant() != (*sizes)[0])
+      d.scale_dtype || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
+      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
+      d.scale->sizes()[0].constant() != (*sizes)[0])
     return false;
   if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
   return HasZeros(*type, d);
@@ -330,7 +330,8 @@ void GatherBlockQuantized(LoweringContext& c) {
   if (d.zero_point)
     in.push_back(own ? c.graph().StoredWeight(d.zero_point, {type, {sizes[0], groups}, true})
                      : c.graph().StoredWeight(d.zero_point, {type, {sizes[0], (groups + 1) / 2}, true, add, groups}));
-  Attrs attrs = {{"gather_axis", int64_t{0}}, {"quantize_axis", int64_t{1}}, {"block_size", block}, {"bits", int64_t{4}}};
+  Attrs attrs = {
+      {"gather_axis", int64_t{0}}, {"quantize_axis", int64_t{1}}, {"block_size", block}, {"bits", int64_t{4}}};
   ir::Type rows = c.out_type();
   rows.dtype = DType::kFloat32;
   V y = c.e.Custom("com.microsoft", "GatherBlockQuantized", in, std::move(attrs), {&rows})[0];

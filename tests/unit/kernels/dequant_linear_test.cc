@@ -404,10 +404,9 @@ TEST(QuantEmbedding, RowsAreThoseOfTheMatrix) {
           if (f.added) wide ? add(w.zero.data(), type) : add(narrow_zero.data(), type);
           std::vector<float> out(static_cast<size_t>(10 * k));
           const Tensor to = Of(out.data(), DType::kF32, {5, 2, k});
-          const int64_t ints[] = {kQuantScale | (f.shifted ? kQuantZero : QuantPart{}) |
-                                      (f.added ? kQuantAddedZero : QuantPart{}),
-                                  static_cast<int64_t>(w.rounded), static_cast<int64_t>(DType::kF32),
-                                  f.added ? kMiddle : 0, 1};
+          const int64_t ints[] = {
+              kQuantScale | (f.shifted ? kQuantZero : QuantPart{}) | (f.added ? kQuantAddedZero : QuantPart{}),
+              static_cast<int64_t>(w.rounded), static_cast<int64_t>(DType::kF32), f.added ? kMiddle : 0, 1};
           Scratch scratch;
           Call c{.in = in, .out = {&to, 1}, .ints = ints, .workers = workers, .scratch = &scratch};
           const int64_t asked = QueryWorkspace(*kernel, c);
