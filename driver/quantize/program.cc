@@ -34,12 +34,12 @@ bool IsFourBitFloat(const Config& c) {
 // What programs have no operators for.
 absl::Status CheckForPrograms(const Config& c) {
   switch (c.scheme) {
-    case S::kFloat8Dynamic:
     case S::kMx:
     case S::kNvfp4Dynamic:
-      return WithHelp(absl::UnimplementedError(
-                          text::StrCat(quantizer::ShortName(c), " in programs: activations of float8 and float4")),
-                      "float8-weight-only and nvfp4 quantize weights alone; checkpoints take all configurations");
+      return WithHelp(absl::UnimplementedError(text::StrCat(
+                          quantizer::ShortName(c), " in programs: activations in blocks of float8 and float4")),
+                      "float8-dynamic rounds them to float8 by row or tensor, float8-weight-only and nvfp4 quantize "
+                      "weights alone; checkpoints take all configurations");
     default: return absl::OkStatus();
   }
 }
@@ -83,15 +83,26 @@ class CodeSummary {
   int low_ = 127, high_ = -128;
 };
 
+// What scales are stored as. torchao's are f32 although they were rounded to the weight's dtype: those of groups are
+// many, and where torch's operators do not ask for f32 (`aten`) they take the width that loses nothing.
+DType ScaleType(const Config& c, const quantizer::Scheme& scheme, const std::vector<float>& scales, bool aten) {
+  const quantizer::Shape& s = scheme.shape();
+  if (aten || c.scheme != S::kInt8WeightOnly || s.group == s.k) return scheme.scale_dtype();
+  const bool exact = std::all_of(scales.begin(), scales.end(),
+                                 [&](float x) { return quantizer::RoundTo(quantizer::RoundingOf(s.dtype), x) == x; });
+  return exact ? s.dtype : scheme.scale_dtype();
+}
+
 // What is known of a layer besides its codes.
 QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vector<float> scales,
-                      const std::vector<float>& zeros) {
+                      const std::vector<float>& zeros, bool aten) {
   const quantizer::Shape& s = scheme.shape();
   QuantizedLayer q;
   const std::vector<int64_t> blocks = s.whole ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{s.n, s.groups()};
   if (IsFourBitFloat(c))
     for (float& scale : scales) scale /= 2;  // TwiceFloat4()
-  q.scale = ir::OwnedTensor(scheme.scale_dtype(), blocks, quantizer::Encode(scales, scheme.scale_dtype()));
+  const DType scale_type = ScaleType(c, scheme, scales, aten);
+  q.scale = ir::OwnedTensor(scale_type, blocks, quantizer::Encode(scales, scale_type));
   q.float_zero_point = scheme.float_zero();
   if (q.float_zero_point)
     q.zero_point = ir::OwnedTensor(scheme.scale_dtype(), blocks, quantizer::Encode(zeros, scheme.scale_dtype()));
@@ -117,6 +128,11 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
       [[fallthrough]];
     case S::kIntxWeightOnly: q.range = {-(1 << (c.bits - 1)), (1 << (c.bits - 1)) - 1}; break;
     case S::kInt4WeightOnly: q.range = {0, 15}; break;
+    case S::kFloat8Dynamic:
+      q.activations = QuantizedLayer::Activations::kFloat8;
+      q.per_tensor = c.act_granularity.kind == quantizer::Granularity::kTensor;
+      q.act_low = c.activation_value_lb, q.act_high = c.activation_value_ub;
+      break;
     default:
       if (IsFourBitFloat(c)) q.range = {-12, 12};
       break;
@@ -209,7 +225,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
                size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
       const ChosenWeight& w = chosen[i];
       if (part > 0) {
-        if (!known) forms[i] = FormOf(*w.config, *w.scheme, w.scheme->scales(), w.scheme->zeros());
+        if (!known) forms[i] = FormOf(*w.config, *w.scheme, w.scheme->scales(), w.scheme->zeros(), aten);
         known = true;
         return absl::OkStatus();
       }

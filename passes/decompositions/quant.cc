@@ -144,6 +144,19 @@ void DequantizeFloat8(Decomposer& d) {
   d.Return(Emit(d.b, q));
 }
 
+// A product of float8 activations with a stored matrix: the scale of the matrix goes into it, that of the activations
+// behind the product, whose terms are then exact.
+void ScaledMm(Decomposer& d) {
+  Value *x = d.in("self"), *w = d.in("mat2"), *by = d.in("scale_a"), *scale = d.in("scale_b");
+  Value* bias = d.opt_in("bias");
+  if (!IsStored(w) || !IsStored(scale) || d.opt_in("scale_result"))
+    return d.Unsupported("a product of matrices that are not stored");
+  auto wide = [&](Value* v) { return d.b.Cast(v, DType::kFloat32); };
+  Value* y = d.Mul(d.b.Call("aten.mm.default", {wide(x), d.Mul(wide(w), scale)}), by);
+  if (bias) y = d.Add(y, wide(bias));
+  d.Return(d.b.Cast(y, d.out_type().dtype));
+}
+
 // ---- to ATen
 
 // The dims of a tensor, those that are several blocks as two.
@@ -296,6 +309,38 @@ void ChooseQparams(Decomposer& d) {
             d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
 }
 
+// The greatest number of a float8 type; 0 for others.
+double GreatestOf(DType t) { return t == DType::kFloat8E4M3FN ? 448 : t == DType::kFloat8E5M2 ? 57344 : 0; }
+
+// The greatest magnitude of each block over the greatest number of the type, in the input's dtype, then f32.
+void ChooseScaleFloat8(Decomposer& d) {
+  Value* input = d.in("tensor");
+  const Blocks b = SplitBlocks(d, input, BlockSizes(d, input));
+  const double greatest = GreatestOf(d.dtype("float8_dtype").value_or(DType::kFloat8E4M3FN));
+  const auto low = d.opt_f("hp_value_lb"), high = d.opt_f("hp_value_ub");
+  if (!d.ok()) return;
+  if (greatest == 0 || d.dtype("scale_dtype").value_or(DType::kFloat32) != DType::kFloat32)
+    return d.Unsupported("scales of this type");
+  Value* x = d.Unary("abs", Split(d, input, b));
+  if (!b.axes.empty()) x = d.b.Call("aten.amax.default", {x, ir::Ints(b.axes.begin(), b.axes.end()), true});
+  if (low) x = d.b.Call("aten.clamp_min.default", {x, *low});
+  if (high) x = d.b.Call("aten.clamp_max.default", {x, *high});
+  d.Return(d.b.Cast(Reshape(d, d.Div(x, greatest), b.kept), DType::kFloat32));
+}
+
+// Saturated, in f32.
+void QuantizeFloat8(Decomposer& d) {
+  Value *x = d.in("tensor"), *scale = d.in("scale");
+  const DType to = d.out_type().dtype;
+  const double greatest = GreatestOf(to);
+  bool fits = greatest > 0 && (scale->type().StaticNumel() == 1 || scale->rank() == x->rank());
+  for (int i = 0; fits && scale->type().StaticNumel() != 1 && i < x->rank(); ++i)
+    fits = scale->sizes()[i].is(1) || ProvablyEqual(scale->sizes()[i], x->sizes()[i]);
+  if (!fits) return d.Unsupported("scales of blocks");
+  Value* y = d.Div(d.b.Cast(x, DType::kFloat32), scale);
+  d.Return(d.b.Cast(d.b.Call("aten.clamp.default", {y, -greatest, greatest}), to));
+}
+
 void QuantizeRows(Decomposer& d) {
   Value* x = d.in("input");
   const int64_t low = d.i("quant_min"), high = d.i("quant_max");
@@ -354,6 +399,7 @@ constexpr DecomposeRow kNamed[] = {
     {"torchao.quantize_affine.default", QuantizeAffine, false},
     {"torchao.dequantize_affine.default", DequantizeAffine, false},
     {"torchao.dequantize_affine_float8_non_decomposed.default", DequantizeFloat8, false},
+    {"aten._scaled_mm.default", ScaledMm, false},
 };
 constexpr DecomposeRow kInAten[] = {
     {"slipway.quantize.default", Quantize, false},
@@ -363,6 +409,8 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},
     {"torchao.choose_qparams_affine.default", ChooseQparams, false},
+    {"torchao.choose_scale_float8.default", ChooseScaleFloat8, false},
+    {"torchao.quantize_affine_float8_non_decomposed.default", QuantizeFloat8, false},
 };
 
 }  // namespace

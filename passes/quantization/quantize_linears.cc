@@ -4,6 +4,7 @@
 //   int8 activations and weights   xq = quantize(x), ((xq · q) as f32 · scale_x) as T [- (zero_x · scale_x · Σ q) as
 //                                  T], · scale, + bias
 //   fake-quantized activations     linear(dequantize(quantize(x)), dequantize(q))
+//   float8 activations             (linear(float8(x / scale_x) as f32, dequantize(q)) · scale_x + bias) as T
 #include "passes/quantization/quantize_linears.h"
 
 #include <algorithm>
@@ -88,6 +89,7 @@ class Rewriter {
     const DType own = x->dtype();
     if (pre_scale_) x = b.Call("aten.mul.Tensor", {x, b.Cast(pre_scale_, own)});
     if (q_.activations == QuantizedLayer::Activations::kInteger) return Integers(b, x, use.bias, own);
+    if (q_.activations == QuantizedLayer::Activations::kFloat8) return Float8(b, x, use.bias, own);
     if (q_.activations == QuantizedLayer::Activations::kFakeQuantized) x = FakeQuantized(b, x);
     if (q_.scale_behind) {
       Value* y = b.Call("aten.linear.default", {x, b.Cast(codes_, own), nullptr});
@@ -147,6 +149,25 @@ class Rewriter {
     d.block_size = params.block;
     d.arithmetic = d.dtype = x->dtype();
     return Emit(b, d);
+  }
+
+  // Sums and scales in f32, rounded once. A scale of 0, of inputs that are all 0, would make NaN of them.
+  Value* Float8(Builder& b, Value* x, Value* bias, DType own) {
+    SymInts block = b.SizesOf(x);
+    if (!q_.per_tensor)
+      for (int d = 0; d + 1 < x->rank(); ++d) block[static_cast<size_t>(d)] = 1;
+    std::vector<std::pair<std::string_view, Arg>> bounds;
+    if (q_.act_low) bounds.emplace_back("hp_value_lb", *q_.act_low);
+    if (q_.act_high) bounds.emplace_back("hp_value_ub", *q_.act_high);
+    const DType element = q_.codes.dtype;
+    Value* scale = b.Call("torchao.choose_scale_float8.default", {x, block, element}, std::move(bounds));
+    scale = b.Call("aten.clamp_min.default", {scale, 0x1p-126});
+    Value* rows = b.Call("torchao.quantize_affine_float8_non_decomposed.default", {x, scale, element});
+    Value* y =
+        b.Call("aten.linear.default", {b.Cast(rows, DType::kFloat32), Emit(b, Matrix(DType::kFloat32)), nullptr});
+    y = b.Call("aten.mul.Tensor", {y, scale});
+    if (bias) y = b.Call("aten.add.Tensor", {y, b.Cast(bias, DType::kFloat32)});
+    return b.Cast(y, own);
   }
 
   Value* Integers(Builder& b, Value* x, Value* bias, DType own) {

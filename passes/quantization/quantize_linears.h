@@ -46,8 +46,9 @@ struct QuantizedLayer {
   bool scale_behind = false;
 
   // What becomes of the layer's inputs: nothing; quantized and dequantized again; or quantized, and the product one of
-  // integers.
-  enum class Activations { kFloat, kFakeQuantized, kInteger } activations = Activations::kFloat;
+  // integers; or rounded to float8 of the codes' type, and the product one of these.
+  enum class Activations { kFloat, kFakeQuantized, kInteger, kFloat8 } activations = Activations::kFloat;
+  std::optional<double> act_low, act_high;                 // kFloat8: bounds of what scales are made of
   bool asymmetric = false;                                 // of the activations' scales
   std::pair<int64_t, int64_t> act_range = {-128, 127};     // of their integers
   bool per_tensor = false;                                 // one scale for all activations, not one a token

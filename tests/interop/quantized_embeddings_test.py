@@ -161,6 +161,22 @@ def test_torchaos_embeddings(slipway, tmp_path):
         assert torch.equal(run(slipway, tmp_path / "m.so", tokens)[0], rows), name
 
 
+def test_scales_of_16_bits(slipway, tmp_path):
+    """torchao's f32 scales of int8 groups are numbers of bf16: a library has those, an archive torchao's."""
+    export(Model(torch.bfloat16, False), (torch.tensor([[1, 2]]),), tmp_path / "m.pt2")
+    flags = ("--quantize", "int8-weight-only:group=32")
+    kinds, results = {}, {}
+    for file in ("m.so", "q.pt2", "q.so"):
+        source = "q.pt2" if file == "q.so" else "m.pt2"
+        slipway("convert", tmp_path / source, "-o", tmp_path / file, *(flags if source == "m.pt2" else ()))
+        report = json.loads(slipway("inspect", tmp_path / file, "--json").stdout)
+        kinds[file] = {w["name"]: w["dtype"] for w in report["programs"][0]["weights"]}["lm_head.weight_scale"]
+        assert ("runtime_bytes" in report) == file.endswith(".so")
+        results[file] = run(slipway, tmp_path / file, torch.tensor([[5, 6]]))[1]
+    assert kinds == {"m.so": "bf16", "q.pt2": "f32", "q.so": "f32"}
+    assert torch.equal(results["m.so"], results["q.so"]) and off(results["m.so"], results["q.pt2"]) < 1e-2
+
+
 def test_rows_that_there_are_not(slipway, tmp_path):
     export(Model(torch.float32, False), (torch.tensor([[1, 2]]),), tmp_path / "m.pt2")
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--quantize", "8da4w", "--embeddings", "int4")
