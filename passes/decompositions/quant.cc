@@ -144,17 +144,16 @@ void DequantizeFloat8(Decomposer& d) {
   d.Return(Emit(d.b, q));
 }
 
-// A product of float8 activations with a stored matrix: the scale of the matrix goes into it, that of the activations
-// behind the product, whose terms are then exact.
+// A product of float8: the scale of the second matrix goes into it, where it is a dequantized one if it is stored; that
+// of the first behind the product, whose terms are then exact.
 void ScaledMm(Decomposer& d) {
-  Value *x = d.in("self"), *w = d.in("mat2"), *by = d.in("scale_a"), *scale = d.in("scale_b");
-  Value* bias = d.opt_in("bias");
-  if (!IsStored(w) || !IsStored(scale) || d.opt_in("scale_result"))
-    return d.Unsupported("a product of matrices that are not stored");
   auto wide = [&](Value* v) { return d.b.Cast(v, DType::kFloat32); };
-  Value* y = d.Mul(d.b.Call("aten.mm.default", {wide(x), d.Mul(wide(w), scale)}), by);
-  if (bias) y = d.Add(y, wide(bias));
-  d.Return(d.b.Cast(y, d.out_type().dtype));
+  Value* matrix = d.Mul(wide(d.in("mat2")), d.in("scale_b"));
+  Value* y = d.Mul(d.b.Call("aten.mm.default", {wide(d.in("self")), matrix}), d.in("scale_a"));
+  if (Value* bias = d.opt_in("bias")) y = d.Add(y, wide(bias));
+  const DType t = d.out_type().dtype;
+  if (Value* scale = d.opt_in("scale_result"); scale && ir::BitSize(t) == 8) y = d.Mul(y, scale);
+  d.Return(d.b.Cast(y, t));
 }
 
 // ---- to ATen
