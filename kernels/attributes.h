@@ -218,10 +218,9 @@ struct RecurrentAttributes {
   bool reverse, has_bias;
   auto Fields() { return std::tie(reverse, has_bias); }
 };
-// quant_linear: which operands there are behind the first two, in this order; what elements of the matrix, and the
-// scale before,
-// are rounded to (f32: they are not). With kQuantAddedZero the zero is added behind the scale, of integers less
-// `middle`.
+// quant_linear, quant_embedding: which operands there are behind the first two, in this order; what elements of the
+// matrix, and the scale before, are rounded to (f32: they are not). With kQuantAddedZero the zero is added behind the
+// scale, of integers less `middle`.
 enum QuantPart : int64_t { kQuantScale = 1, kQuantZero = 2, kQuantBias = 4, kQuantAddedZero = 8 };
 struct QuantLinearAttributes {
   int64_t parts;

@@ -128,9 +128,10 @@ std::span<const Kernel> ChainKernels();
 std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
-std::span<const Kernel> MatmulKernels();   // products of matrices
-std::span<const Kernel> QuantKernels();    // … of which one is small integers with scales
-std::span<const Kernel> IntegerKernels();  // … of which both are
+std::span<const Kernel> MatmulKernels();          // products of matrices
+std::span<const Kernel> QuantKernels();           // … of which one is small integers with scales
+std::span<const Kernel> QuantEmbeddingKernels();  // rows of such a matrix
+std::span<const Kernel> IntegerKernels();         // … of which both are
 std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> GroupNormKernels();

@@ -154,4 +154,10 @@ absl::Status CheckConfig(const Config& c) {
   return absl::InvalidArgumentError(text::StrCat(ClassName(c), ": ", text::Join(wrong, "; ")));
 }
 
+bool TakesEmbeddings(const Config& c) {
+  return c.method == Config::Method::kRoundToNearest &&
+         (c.scheme == Scheme::kInt8WeightOnly || c.scheme == Scheme::kIntxWeightOnly ||
+          c.scheme == Scheme::kFloat8WeightOnly);
+}
+
 }  // namespace slipway::quantizer

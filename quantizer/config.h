@@ -98,6 +98,8 @@ absl::Status CheckConfig(const Config& c);
 //
 // The configuration as torchao's config_to_dict() gives it, a JSON object.
 std::string ToJson(const Config& c);
+// Whether it quantizes weights and nothing else, without calibration, in a form that torchao looks embeddings up in.
+bool TakesEmbeddings(const Config& c);
 // As short as people write it: "int4-weight-only:group=32". ParseShortName() reads it back.
 std::string ShortName(const Config& c);
 
@@ -133,6 +135,9 @@ struct ConfigMap {
 // Underscores do for hyphens. InvalidArgument names all unknown names, keys and values, each with the nearest that
 // exists.
 absl::StatusOr<Config> ParseShortName(std::string_view text);
+
+// Reads what embeddings are quantized with: such a short name, or intN[:key=value,...], which is intx with N bits.
+absl::StatusOr<Config> ParseEmbeddingName(std::string_view text);
 
 // One row a short name: the name, the keys that it takes as people write them, each with the default that it has, and
 // the class it stands for. For help texts and docs/quantize.md.

@@ -102,6 +102,18 @@ bool IsOfExperts(const Candidate& t) {
   return false;
 }
 
+// A head by its name, in a model that ties heads.
+static bool IsTiedHead(std::string_view module, const ModelFacts& facts) {
+  return facts.tied_embeddings && Has(kHeads, LastTwo(module).second) &&
+         module.find("layers") == std::string_view::npos;
+}
+
+bool IsEmbedding(const Candidate& t, const ModelFacts& facts) {
+  const std::string_view module = ModuleOf(t.name);
+  return ir::IsFloating(t.dtype) && t.sizes.size() == 2 && !module.empty() &&
+         (IsEmbeddingName(module) || t.shares_embedding || IsTiedHead(module, facts));
+}
+
 std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts,
                          const std::function<bool(const std::string&)>& has) {
   if (!ir::IsFloating(t.dtype)) return text::StrCat("of ", ir::Name(t.dtype));
@@ -116,8 +128,7 @@ std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts,
     return text::StrCat("a Conv1D of ", facts.model_type, ", [in, out]");
   if (IsRouter(t)) return "a router";
   if (t.shares_embedding) return "tied to the embedding";
-  if (facts.tied_embeddings && Has(kHeads, last) && module.find("layers") == std::string_view::npos)
-    return "tied to the embedding (config.json)";
+  if (IsTiedHead(module, facts)) return "tied to the embedding (config.json)";
   return IsAttentionOutput(t.name, has) ? "of nn.MultiheadAttention" : "";
 }
 

@@ -35,6 +35,7 @@ struct Candidate {
   ir::DType dtype;
   std::vector<int64_t> sizes;
   bool shares_embedding = false;  // its values are those of an embedding, too
+  bool embedding = false;         // of an embedding, or of a head that is tied to one
 };
 
 // What config.json beside a checkpoint says.
@@ -60,6 +61,9 @@ std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts,
 
 // Whether a weight is the output projection of torch's nn.MultiheadAttention, which torchao leaves alone.
 bool IsAttentionOutput(std::string_view name, const std::function<bool(const std::string&)>& has);
+
+// Whether a tensor of a checkpoint that is no linear layer is an embedding, or a head tied to one; by its name.
+bool IsEmbedding(const Candidate& t, const ModelFacts& facts);
 
 // Whether a module is an embedding by its name.
 bool IsEmbeddingName(std::string_view module);

@@ -391,6 +391,21 @@ absl::StatusOr<Config> ParseShortName(std::string_view given) {
   return c;
 }
 
+absl::StatusOr<Config> ParseEmbeddingName(std::string_view text) {
+  std::string name(text::Strip(text));
+  constexpr std::string_view kInt = "int";
+  const size_t bits = kInt.size();
+  if (name.starts_with(kInt) && name.size() > bits && name[bits] >= '1' && name[bits] <= '8' &&
+      (name.size() == bits + 1 || name[bits + 1] == ':'))
+    name = text::StrCat("intx:bits=", name.substr(bits, 1), name.size() > bits + 1 ? "," : "",
+                        name.size() > bits + 1 ? name.substr(bits + 2) : "");
+  ASSIGN_OR_RETURN(Config c, ParseShortName(name));
+  if (!TakesEmbeddings(c))
+    return absl::InvalidArgumentError(
+        text::StrCat(ShortName(c), ": embeddings take int8-weight-only, float8-weight-only, intx and int1 … int8"));
+  return c;
+}
+
 std::string ShortName(const Config& c) {
   const Name& name = NameOf(c);
   const std::string scheme = text::StrCat(name.name, PrintKeys(name.keys, Begin(name), c));

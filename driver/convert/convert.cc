@@ -243,6 +243,8 @@ absl::Status WriteTarget(Conversion& c) {
   if (!target.ok()) return target.status();
   const Target& t = **target;
   RETURN_IF_ERROR(CheckFlags(c.options, t));
+  if (!c.options.embeddings.empty() && c.options.quantize.empty())
+    return UsageError("--embeddings without --quantize", "--quantize says what becomes of the linear layers");
   RETURN_IF_ERROR(CheckDistinct(PathsOf(c.options)));
   if (t.legal) {
     auto legal = t.legal(c.options);

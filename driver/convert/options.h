@@ -66,6 +66,7 @@ struct ConvertOptions {
   // Quantizing
   std::string quantize;  // a configuration's short name or file; "": not
   bool requantize = false;
+  std::string embeddings;  // a configuration's short name; "": embeddings stay as they are
   std::vector<std::string> quantize_include, quantize_exclude;
   std::string numerics = "0.18";
   std::string calibration;
@@ -295,6 +296,9 @@ inline constexpr ConvertFlag kTable[] = {
                        "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …), "
                        "a file of torchao's "
                        "JSON, or `auto` with a budget; docs/quantize.md"),
+    Flag<&O::embeddings>("embeddings", kAll, "CONFIG",
+                         "with `--quantize`: embeddings and output heads tied to them are quantized, too: `int8`, "
+                         "`int4:group=32`, … (`intx` of so many bits), `int8-weight-only` or `float8-weight-only`"),
     Flag<&O::requantize>("requantize", kSafetensors, "",
                          "with `--quantize`: a checkpoint that comes quantized (docs/dequantize.md) is dequantized "
                          "first, and the errors of both add up; without it such a checkpoint is refused"),

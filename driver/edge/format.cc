@@ -76,6 +76,7 @@ bool IsNative(const Source& s) { return s.file && importers::LooksNative(s.file)
 absl::Status DescribeNative(const Source& s, FileReport* report) {
   auto native = importers::ReadNative(s.file);
   if (!native.ok()) return native.status();
+  report->runtime_bytes = native->runtime_bytes;
   Describe(native->model, report);
   return absl::OkStatus();
 }

@@ -197,7 +197,7 @@ absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p,
   std::map<std::string, std::vector<const ir::Value*>> inputs;
   std::vector<std::string> order;
   for (const passes::LinearLayer& layer : passes::FindLinears(p)) {
-    if (!layers.contains(layer.weight)) continue;
+    if (!layers.contains(layer.weight) || layer.uses.empty()) continue;
     auto& values = inputs[layer.weight];
     order.push_back(layer.weight);
     for (ir::Node* n : layer.uses) {

@@ -40,6 +40,8 @@ absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quan
   configs.keep_head = false;
   for (const QuantizedRow& row : report.rows) {
     const std::string module(quantizer::ModuleOf(loaded.Of(row.name)));
+    // transformers looks for quantized embeddings only where it is told to.
+    configs.embeddings |= !row.config.empty() && quantizer::IsEmbeddingName(module);
     if (row.config.empty() && row.sizes.size() == 2 && !module.empty() &&
         std::find(configs.skip.begin(), configs.skip.end(), module) == configs.skip.end())
       configs.skip.push_back(module);
@@ -253,8 +255,9 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   const auto consider = [&](Chooser& c) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const NamedTensor& t = tensors[i];
-      const quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes,
-                                    t.tensor.whole() && embeddings.contains(PlaceOf(t))};
+      quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes,
+                              t.tensor.whole() && embeddings.contains(PlaceOf(t))};
+      it.embedding = quantizer::IsEmbedding(it, facts);
       if (it.sizes.size() < 2) {
         c.Pass(static_cast<uint64_t>(t.tensor.nbytes()));
         continue;

@@ -35,12 +35,12 @@ bool IsFourBitFloat(const Config& c) {
 // What programs have no operators for.
 absl::Status CheckForPrograms(const Config& c) {
   switch (c.scheme) {
-    case S::kFloat8Dynamic:
     case S::kMx:
     case S::kNvfp4Dynamic:
-      return WithHelp(absl::UnimplementedError(
-                          text::StrCat(quantizer::ShortName(c), " in programs: activations of float8 and float4")),
-                      "float8-weight-only and nvfp4 quantize weights alone; checkpoints take all configurations");
+      return WithHelp(absl::UnimplementedError(text::StrCat(
+                          quantizer::ShortName(c), " in programs: activations in blocks of float8 and float4")),
+                      "float8-dynamic rounds them to float8 by row or tensor, float8-weight-only and nvfp4 quantize "
+                      "weights alone; checkpoints take all configurations");
     default: return absl::OkStatus();
   }
 }
@@ -102,8 +102,19 @@ class ScratchTensors {
   std::vector<std::pair<std::shared_ptr<ir::Storage>, uint64_t>> added_;  // and where they lie
 };
 
+// What scales are stored as. torchao's are f32 although they were rounded to the weight's dtype: those of groups are
+// many, and where torch's operators do not ask for f32 (`aten`) they take the width that loses nothing.
+DType ScaleType(const Config& c, const quantizer::Scheme& scheme, const std::vector<float>& scales, bool aten) {
+  const quantizer::Shape& s = scheme.shape();
+  if (aten || c.scheme != S::kInt8WeightOnly || s.group == s.k) return scheme.scale_dtype();
+  const bool exact = std::all_of(scales.begin(), scales.end(),
+                                 [&](float x) { return quantizer::RoundTo(quantizer::RoundingOf(s.dtype), x) == x; });
+  return exact ? s.dtype : scheme.scale_dtype();
+}
+
 // What is known of a layer besides its codes.
-absl::StatusOr<QuantizedLayer> FormOf(const Config& c, const quantizer::Scheme& scheme, ScratchTensors& tensors) {
+absl::StatusOr<QuantizedLayer> FormOf(const Config& c, const quantizer::Scheme& scheme, bool aten,
+                                      ScratchTensors& tensors) {
   const quantizer::Shape& s = scheme.shape();
   QuantizedLayer q;
   const std::vector<int64_t> blocks = s.whole ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{s.n, s.groups()};
@@ -114,9 +125,9 @@ absl::StatusOr<QuantizedLayer> FormOf(const Config& c, const quantizer::Scheme& 
   if (IsFourBitFloat(c)) {
     std::vector<float> halves = scheme.scales();
     for (float& scale : halves) scale /= 2;  // TwiceFloat4()
-    ASSIGN_OR_RETURN(q.scale, add(halves, scheme.scale_dtype()));
+    ASSIGN_OR_RETURN(q.scale, add(halves, ScaleType(c, scheme, halves, aten)));
   } else {
-    ASSIGN_OR_RETURN(q.scale, add(scheme.scales(), scheme.scale_dtype()));
+    ASSIGN_OR_RETURN(q.scale, add(scheme.scales(), ScaleType(c, scheme, scheme.scales(), aten)));
   }
   q.float_zero_point = scheme.float_zero();
   if (q.float_zero_point) {
@@ -144,6 +155,11 @@ absl::StatusOr<QuantizedLayer> FormOf(const Config& c, const quantizer::Scheme& 
       [[fallthrough]];
     case S::kIntxWeightOnly: q.range = {-(1 << (c.bits - 1)), (1 << (c.bits - 1)) - 1}; break;
     case S::kInt4WeightOnly: q.range = {0, 15}; break;
+    case S::kFloat8Dynamic:
+      q.activations = QuantizedLayer::Activations::kFloat8;
+      q.per_tensor = c.act_granularity.kind == quantizer::Granularity::kTensor;
+      q.act_low = c.activation_value_lb, q.act_high = c.activation_value_ub;
+      break;
     default:
       if (IsFourBitFloat(c)) q.range = {-12, 12};
       break;
@@ -162,9 +178,14 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     matrices |= p.input_specs[i].is_weight() && p.graph->inputs()[i]->type().sizes.size() >= 2 &&
                 std::binary_search(missing.begin(), missing.end(), p.input_specs[i].target);
   if (matrices) return MissingWeights(p, missing, kGiveWeights);
-  const std::vector<LinearLayer> layers = passes::FindLinears(p);
-  std::map<std::string, size_t> linear;
-  for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;
+  std::vector<LinearLayer> layers = passes::FindLinears(p);
+  std::map<std::string, size_t> indices;
+  std::map<std::pair<const ir::Storage*, int64_t>, std::string> twins;  // of other names for them
+  for (size_t i = 0; i < layers.size(); ++i) {
+    indices[layers[i].weight] = i;
+    const ir::TensorRef& t = p.weights.at(layers[i].weight);
+    twins[{t.storage.get(), t.offset}] = layers[i].weight;
+  }
   const auto has = [&](const std::string& name) { return p.weights.contains(name); };
   const auto consider = [&](Chooser& c) {
     for (const auto& [name, t] : p.weights) {
@@ -172,12 +193,20 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
         c.Pass(static_cast<uint64_t>(t.nbytes()));
         continue;
       }
-      const auto it = linear.find(name);
-      const quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
-      if (it == linear.end())
-        c.Leave(candidate, "no weight of a linear layer");
-      else
-        c.Consider(it->second, candidate, quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention" : "");
+      const auto it = indices.find(name);
+      quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
+      if (it == indices.end()) {
+        const auto twin = twins.find({t.storage.get(), t.offset});
+        c.Leave(candidate,
+                twin == twins.end() ? "no weight of a linear layer" : text::StrCat("tied to '", twin->second, "'"));
+        continue;
+      }
+      const LinearLayer& layer = layers[it->second];
+      candidate.embedding = !layer.lookups.empty() && ir::IsFloating(t.dtype);
+      c.Consider(it->second, candidate,
+                 layer.uses.empty()                        ? "an embedding"
+                 : quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention"
+                                                           : "");
     }
   };
   std::vector<ChosenWeight> chosen;
@@ -225,7 +254,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       const ChosenWeight& w = chosen[i];
       if (part > 0) {
         if (!known) {
-          ASSIGN_OR_RETURN(forms[i], FormOf(*w.config, *w.scheme, tensors));
+          ASSIGN_OR_RETURN(forms[i], FormOf(*w.config, *w.scheme, aten, tensors));
         }
         known = true;
         return absl::OkStatus();
@@ -302,7 +331,10 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     checksums[i].Give(storage.get());
     if (dtype == DType::kInt8) storage->bounds = forms[i].range;
     forms[i].codes = {std::move(storage), dtype, {s.n, s.k}, ir::ContiguousStrides({s.n, s.k}), 0};
-    RETURN_IF_ERROR(passes::QuantizeLinear(p, layers[chosen[i].index], forms[i]));
+    LinearLayer& layer = layers[chosen[i].index];
+    // An embedding that the head is tied to and that was not asked for stays in float.
+    if (!chosen[i].lookups && !layer.uses.empty()) layer.lookups.clear();
+    RETURN_IF_ERROR(passes::QuantizeLinear(p, layer, forms[i]));
   }
   if (aten) RETURN_IF_ERROR(passes::SpellQuantizationInAten(p));
   return report;

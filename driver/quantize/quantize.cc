@@ -86,6 +86,13 @@ absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, 
   auto c = std::unique_ptr<Chooser>(new Chooser);
   c->configs_ = std::move(configs);
   c->automatic_ = o.quantize == kAutomatic;
+  if (!o.embeddings.empty()) {
+    auto config = quantizer::ParseEmbeddingName(o.embeddings);
+    if (!config.ok())
+      return UsageError(text::StrCat("--embeddings: ", std::string(config.status().message())),
+                        "--embeddings int8, or int4:group=32; docs/quantize.md");
+    c->embeddings_ = *config;
+  }
   ASSIGN_OR_RETURN(auto matcher, quantizer::Matcher::Make(c->configs_));
   c->matcher_ = std::make_unique<quantizer::Matcher>(std::move(matcher));
   if (o.numerics != "0.18" && o.numerics != "0.14")
@@ -95,7 +102,6 @@ absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, 
   ASSIGN_OR_RETURN(c->exclude_, Expressions(o.quantize_exclude));
   c->include_hit_.resize(c->include_.size());
   c->exclude_hit_.resize(c->exclude_.size());
-  c->report_.config_json = quantizer::ToJson(c->configs_);
   return c;
 }
 
@@ -111,31 +117,38 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   const bool excluded = FoundIn(exclude_, exclude_hit_, t.name), included = FoundIn(include_, include_hit_, t.name);
   const quantizer::Match match = matcher_->Find(module, parameter);
   const bool by_name = match.entry && match.entry->key != "_default";
+  const bool embedding = embeddings_ && t.embedding && !by_name;
+  const Config* config = embedding ? &*embeddings_ : match.config;
   const bool experts = quantizer::IsOfExperts(t);
   const bool named = by_name || included;
   const std::string reason = experts ? text::StrCat("of experts, ", why_not) : why_not;
-  row.asked = why_not.empty() || linear || experts || (named && match.config);
+  row.asked = why_not.empty() || linear || embedding || experts || (named && config);
   if (excluded) {
     row.why = "excluded", row.asked = false;
   } else if (match.skipped) {
     row.why = "modules_to_not_convert", row.asked = false;
-  } else if (!match.config) {
+  } else if (!config) {
     row.why = automatic_    ? (named || why_not.empty() ? "as the budget chose" : reason)
               : match.entry ? "null in the configuration"
                             : "not in the configuration";
     row.asked = false;
-  } else if (!why_not.empty() && !named) {
+  } else if (!why_not.empty() && !named && !embedding) {
     row.why = reason;
   } else if (t.sizes.size() != 2) {
     row.why = text::StrCat(t.sizes.size(), " dimensions");
     problems_[text::StrCat(t.sizes.size(), " dimensions, and weights of two are quantized")].push_back(t.name);
+  } else if (t.embedding && !why_not.empty() && !quantizer::TakesEmbeddings(*config)) {
+    row.why = "an embedding";
+    problems_[text::StrCat("an embedding, which ", quantizer::ShortName(*config), " does not quantize")].push_back(
+        t.name);
   } else {
-    auto scheme = quantizer::Scheme::Make(*match.config, t.dtype, t.sizes[0], t.sizes[1], options_);
+    auto scheme = quantizer::Scheme::Make(*config, t.dtype, t.sizes[0], t.sizes[1], options_);
     if (scheme.ok()) {
-      row.config = quantizer::ShortName(*match.config);
+      row.config = quantizer::ShortName(*config);
       row.bytes_after = 0;
       for (const quantizer::Part& p : (*scheme)->parts()) row.bytes_after += p.nbytes();
-      chosen_.push_back({index, match.config, *std::move(scheme), report_.rows.size()});
+      chosen_.push_back({index, config, *std::move(scheme), report_.rows.size(),
+                         embedding || (by_name && t.embedding && quantizer::TakesEmbeddings(*config))});
     } else {
       row.why = std::string(scheme.status().message());
       if (absl::IsInvalidArgument(scheme.status())) problems_[row.why].push_back(t.name);
@@ -189,6 +202,15 @@ absl::StatusOr<std::vector<ChosenWeight>> Chooser::Finish() {
                                                    : text::StrCat("no weight is quantized: ", text::Join(why, ", "))),
                     "--include 'RE' chooses weights by name");
   }
+  std::vector<quantizer::ConfigMap::Entry> named;
+  for (const ChosenWeight& w : chosen_) {
+    const std::string& name = report_.rows[w.row].name;
+    const std::string module(quantizer::ModuleOf(name));
+    if (w.config == embeddings()) named.push_back({module.empty() ? name : module, *w.config});
+  }
+  written_ = configs_;
+  written_.entries.insert(written_.entries.begin(), named.begin(), named.end());
+  report_.config_json = quantizer::ToJson(written_);
   return std::move(chosen_);
 }
 
@@ -203,6 +225,11 @@ absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool pr
   std::vector<BudgetWeight> weights;
   uint64_t others = chooser->report().bytes_before();
   for (const ChosenWeight& w : *chosen) {
+    const QuantizedRow& row = chooser->report().rows[w.row];
+    if (w.config == chooser->embeddings()) {
+      others -= row.bytes_before - std::min(row.bytes_before, row.bytes_after);
+      continue;
+    }
     weights.push_back(weight(w.index));
     others -= static_cast<uint64_t>(weights.back().tensor.nbytes());
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ struct ChosenWeight {
   const quantizer::Config* config;
   std::unique_ptr<quantizer::Scheme> scheme;
   size_t row;
+  bool lookups = false;  // with its embeddings, where it is the weight of a head that is tied to one
 };
 
 // The configurations that the options name, asked for one weight after the other.
@@ -53,14 +55,18 @@ class Chooser {
   absl::StatusOr<std::vector<ChosenWeight>> Finish();
 
   QuantizeReport& report() { return report_; }
-  const quantizer::ConfigMap& configs() const { return configs_; }
+  // The configurations as they are written, after Finish(): with embeddings, where they are chosen, by name.
+  const quantizer::ConfigMap& configs() const { return written_; }
+  // What --embeddings says; null where it says nothing.
+  const quantizer::Config* embeddings() const { return embeddings_ ? &*embeddings_ : nullptr; }
 
  private:
   Chooser() = default;
-  quantizer::ConfigMap configs_;
+  quantizer::ConfigMap configs_, written_;
   std::unique_ptr<quantizer::Matcher> matcher_;
   quantizer::Scheme::Options options_;
   bool automatic_ = false;  // a budget chose the configurations
+  std::optional<quantizer::Config> embeddings_;
   std::vector<weights::NameExpression> include_, exclude_;
   std::vector<bool> include_hit_, exclude_hit_;
   std::vector<ChosenWeight> chosen_;

@@ -76,7 +76,7 @@ absl::StatusOr<NativeFile> ReadNative(const std::shared_ptr<io::MappedFile>& fil
   if (!inside(header.plan_offset, header.plan_size) || !inside(header.weights_offset, header.weights_size))
     return no("the library is damaged");
   static constexpr kernels::Kernel kUnknown{.name = "?", .run = nullptr};
-  NativeFile out{file, {}};
+  NativeFile out{file, {}, elf->size() - payload.size()};
   std::string why;
   if (!kernels::ReadPlanFile({payload.data() + header.plan_offset, header.plan_size},
                              {payload.data() + header.weights_offset, header.weights_size}, &out.model, &why,

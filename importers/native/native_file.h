@@ -16,6 +16,7 @@ namespace slipway::importers {
 struct NativeFile {
   std::shared_ptr<io::MappedFile> file;
   kernels::NativeModel model;
+  uint64_t runtime_bytes = 0;  // of the library: all but the model, the same in every library of one slipway
 };
 
 // Whether the file is an ELF library, or a zip archive with one for torch's AOT loader in it.

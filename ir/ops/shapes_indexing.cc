@@ -165,6 +165,16 @@ void Embedding(InferContext& c) {
   out.push_back(w->sizes()[1]);
   c.Out(w->dtype(), out);
 }
+// Rows of a quantized table: the table's sizes, the dtype that it is dequantized to.
+void QuantizedEmbedding(InferContext& c) {
+  Value *w = c.tensor("weight"), *scale = c.tensor("scale"), *indices = c.tensor("indices");
+  const auto dtype = c.dtype("dtype");
+  if (w->rank() != 2 || scale->rank() != 2 || !dtype) return c.Fail("the table is not a matrix");
+  NeedDType(c, indices, IsIntegral, "an index");
+  Sizes out = indices->sizes();
+  out.push_back(w->sizes()[1]);
+  c.Out(*dtype, out);
+}
 // Pooled rows, and what the backward pass wants: the bag of every index, the bags' sizes and the rows of the maxima.
 void EmbeddingBag(InferContext& c) {
   Value *w = Self(c), *indices = TensorAt(c, 1), *offsets = TensorAt(c, 2);
@@ -383,6 +393,7 @@ constexpr ShapeFamily kFamilies[] = {
     {Take, "take"},
     {TakeAlongDim, "take_along_dim"},
     {Embedding, "embedding"},
+    {QuantizedEmbedding, "/slipway.quantized_embedding.default"},
     {EmbeddingBag, "embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag_forward_only"},
     {NonZero, "nonzero argwhere"},
     {NonZeroStatic, "nonzero_static"},

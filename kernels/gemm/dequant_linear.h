@@ -25,6 +25,10 @@ namespace slipway::kernels {
 // [..., 1] of i8, chosen for each row as torchao's choose_qparams_affine and quantize_affine do (torchao 0.18,
 // quant_primitives.py).
 
+// Kernel `quant_embedding`: out[…, k] = row index[…] of wᵀ for w as in quant_linear, each element rounded as `rounded`
+// says and to out's dtype. Operands: index of i32 or i64; q, scale and zero as above. QuantLinearAttributes without a
+// bias; there is a scale.
+
 // How the integers of q lie, or will once they are packed: b's nibbles and offset.
 void SetPacking(const Tensor& q, QuantizedMatrix& b);
 // The integers of q packed, made so in scratch memory where they are not: b's q, nibbles and offset.

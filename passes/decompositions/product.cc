@@ -429,18 +429,6 @@ void Vander(Decomposer& d) {
   d.Return(d.flag("increasing") ? powers : Flip(d, powers, {powers->rank() - 1}));
 }
 
-// A product of scaled matrices of small floats, in f32 as torch computes it on processors without instructions for
-// them.
-void ScaledMm(Decomposer& d) {
-  Value* x = d.Mul(d.b.Cast(d.tensor("self"), DType::kFloat32), d.tensor("scale_a"));
-  Value* y = d.Mul(d.b.Cast(d.tensor("mat2"), DType::kFloat32), d.tensor("scale_b"));
-  Value* product = Matmul(d, x, y);
-  if (Value* bias = d.opt_tensor("bias")) product = d.Add(product, d.b.Cast(bias, DType::kFloat32));
-  const DType t = d.out_type().dtype;
-  if (Value* scale = d.opt_tensor("scale_result"); scale && ir::BitSize(t) == 8) product = d.Mul(product, scale);
-  d.Return(d.b.Cast(product, t));
-}
-
 // x along dim in as many parts as there are ends, and what is behind the last end.
 Values Groups(Decomposer& d, Value* x, int dim, const Values& ends) {
   SymInts sizes;
@@ -503,7 +491,6 @@ void ComplexCumprod(Decomposer& d) {
 }
 
 constexpr DecomposeRow kRows[] = {
-    {"aten._scaled_mm.default", ScaledMm, false},
     {"aten._grouped_mm.default", GroupedMm, false},
     {"transformers.grouped_mm_fallback.default", GroupedMmFallback, false},
     {"aten.einsum.default", Einsum},

@@ -144,6 +144,18 @@ void DequantizeFloat8(Decomposer& d) {
   d.Return(Emit(d.b, q));
 }
 
+// A product of float8: the scale of the second matrix goes into it, where it is a dequantized one if it is stored; that
+// of the first behind the product, whose terms are then exact.
+void ScaledMm(Decomposer& d) {
+  auto wide = [&](Value* v) { return d.b.Cast(v, DType::kFloat32); };
+  Value* matrix = d.Mul(wide(d.in("mat2")), d.in("scale_b"));
+  Value* y = d.Mul(d.b.Call("aten.mm.default", {wide(d.in("self")), matrix}), d.in("scale_a"));
+  if (Value* bias = d.opt_in("bias")) y = d.Add(y, wide(bias));
+  const DType t = d.out_type().dtype;
+  if (Value* scale = d.opt_in("scale_result"); scale && ir::BitSize(t) == 8) y = d.Mul(y, scale);
+  d.Return(d.b.Cast(y, t));
+}
+
 // ---- to ATen
 
 // The dims of a tensor, those that are several blocks as two.
@@ -230,6 +242,22 @@ void QuantizedLinear(Decomposer& d) {
   d.Return(d.b.Call("aten.linear.default", {x, d.b.Cast(Emit(d.b, *matrix), x->dtype()), bias}));
 }
 
+// The rows of integers, scales and zero points, and these dequantized.
+void QuantizedEmbedding(Decomposer& d) {
+  Value* indices = d.in("indices");
+  auto rows = ReadMatrix(d.node());
+  if (!rows) return d.Fail("the arguments do not agree");
+  const bool shared = rows->block_size[0] == -1;
+  auto of = [&](Value* v) { return d.b.Call("aten.embedding.default", {v, indices}); };
+  rows->input = of(rows->input);
+  if (!shared) rows->scale = of(rows->scale);
+  if (!shared && rows->zero_point) rows->zero_point = of(rows->zero_point);
+  ir::Ints block(static_cast<size_t>(indices->rank()), shared ? -1 : 1);
+  block.push_back(rows->block_size[1]);
+  rows->block_size = std::move(block);
+  if (d.ok()) d.Return(Emit(d.b, *rows));
+}
+
 // Scales and zero points of activations, each step in their own dtype; `eps` bounds the scale from below.
 void ChooseQparams(Decomposer& d) {
   Value* input = d.in("input");
@@ -278,6 +306,38 @@ void ChooseQparams(Decomposer& d) {
   }
   d.Return({d.b.Cast(Reshape(d, scale, sizes), d.out_type(0).dtype),
             d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
+}
+
+// The greatest number of a float8 type; 0 for others.
+double GreatestOf(DType t) { return t == DType::kFloat8E4M3FN ? 448 : t == DType::kFloat8E5M2 ? 57344 : 0; }
+
+// The greatest magnitude of each block over the greatest number of the type, in the input's dtype, then f32.
+void ChooseScaleFloat8(Decomposer& d) {
+  Value* input = d.in("tensor");
+  const Blocks b = SplitBlocks(d, input, BlockSizes(d, input));
+  const double greatest = GreatestOf(d.dtype("float8_dtype").value_or(DType::kFloat8E4M3FN));
+  const auto low = d.opt_f("hp_value_lb"), high = d.opt_f("hp_value_ub");
+  if (!d.ok()) return;
+  if (greatest == 0 || d.dtype("scale_dtype").value_or(DType::kFloat32) != DType::kFloat32)
+    return d.Unsupported("scales of this type");
+  Value* x = d.Unary("abs", Split(d, input, b));
+  if (!b.axes.empty()) x = d.b.Call("aten.amax.default", {x, ir::Ints(b.axes.begin(), b.axes.end()), true});
+  if (low) x = d.b.Call("aten.clamp_min.default", {x, *low});
+  if (high) x = d.b.Call("aten.clamp_max.default", {x, *high});
+  d.Return(d.b.Cast(Reshape(d, d.Div(x, greatest), b.kept), DType::kFloat32));
+}
+
+// Saturated, in f32.
+void QuantizeFloat8(Decomposer& d) {
+  Value *x = d.in("tensor"), *scale = d.in("scale");
+  const DType to = d.out_type().dtype;
+  const double greatest = GreatestOf(to);
+  bool fits = greatest > 0 && (scale->type().StaticNumel() == 1 || scale->rank() == x->rank());
+  for (int i = 0; fits && scale->type().StaticNumel() != 1 && i < x->rank(); ++i)
+    fits = scale->sizes()[i].is(1) || ProvablyEqual(scale->sizes()[i], x->sizes()[i]);
+  if (!fits) return d.Unsupported("scales of blocks");
+  Value* y = d.Div(d.b.Cast(x, DType::kFloat32), scale);
+  d.Return(d.b.Cast(d.b.Call("aten.clamp.default", {y, -greatest, greatest}), to));
 }
 
 void QuantizeRows(Decomposer& d) {
@@ -338,14 +398,18 @@ constexpr DecomposeRow kNamed[] = {
     {"torchao.quantize_affine.default", QuantizeAffine, false},
     {"torchao.dequantize_affine.default", DequantizeAffine, false},
     {"torchao.dequantize_affine_float8_non_decomposed.default", DequantizeFloat8, false},
+    {"aten._scaled_mm.default", ScaledMm, false},
 };
 constexpr DecomposeRow kInAten[] = {
     {"slipway.quantize.default", Quantize, false},
     {"slipway.dequantize.default", Dequantize, false},
     {"slipway.quantized_linear.default", QuantizedLinear, false},
+    {"slipway.quantized_embedding.default", QuantizedEmbedding, false},
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},
     {"torchao.choose_qparams_affine.default", ChooseQparams, false},
+    {"torchao.choose_scale_float8.default", ChooseScaleFloat8, false},
+    {"torchao.quantize_affine_float8_non_decomposed.default", QuantizeFloat8, false},
 };
 
 }  // namespace

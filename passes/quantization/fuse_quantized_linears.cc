@@ -1,6 +1,7 @@
-// Products whose matrix is a stored, dequantized one become slipway.quantized_linear, with weights as [columns, rows]:
-// the form that targets with an operator for both lower; for others legalize takes it apart again. Where something else
-// needs the floats of a matrix, too, its products stay as they are.
+// Products whose matrix is a stored, dequantized one become slipway.quantized_linear, with weights as [columns, rows],
+// and embeddings of such a table slipway.quantized_embedding: the forms that targets with an operator for both lower;
+// for others legalize takes them apart again. Where something else needs the floats of a matrix, too, its products stay
+// as they are.
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
@@ -12,15 +13,41 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-// A product with a matrix of quantized weights.
+// A product with a matrix of quantized weights, or an embedding that reads rows of it.
 struct Product {
   Node* node = nullptr;
-  Value *x = nullptr, *bias = nullptr;
+  Value *x = nullptr, *bias = nullptr;  // of an embedding x are the indices
   Dequantized matrix;
   bool transposed = false;  // the matrix is [columns, rows] already
+  bool embedding = false;
 };
 
+bool IsEmbedding(const Node& n) { return n.op_name() == "aten.embedding.default"; }
+// The argument that is the matrix; "" for other operators.
+std::string_view MatrixArgument(const Node& n) { return IsEmbedding(n) ? "weight" : MatrixOf(n); }
+
+// Stored integers with stored scales, one or one for each column, or for groups of a column.
+bool IsMatrix(const Dequantized& d, bool transposed) {
+  if (!IsStored(d.input) || !IsStored(d.scale) || (d.zero_point && !IsStored(d.zero_point)) ||
+      !d.input->type().StaticSizes())
+    return false;
+  const int64_t across = d.block_size[transposed ? 0 : 1];
+  return across == -1 || across == 1;
+}
+
+std::optional<Product> ReadEmbedding(Node* n) {
+  ir::ArgReader a(*n);
+  Product p{.node = n, .transposed = true, .embedding = true};
+  Value* w = a.tensor("weight");
+  p.x = a.tensor("indices");
+  auto d = a.ok() && w->rank() == 2 ? ReadDequantized(w) : std::nullopt;
+  if (!d || !IsMatrix(*d, true)) return std::nullopt;
+  p.matrix = *std::move(d);
+  return p;
+}
+
 std::optional<Product> Read(Node* n) {
+  if (IsEmbedding(*n)) return ReadEmbedding(n);
   const std::string_view name = MatrixOf(*n);
   if (name.empty()) return std::nullopt;
   Value* w = n->Get(name).value();
@@ -41,16 +68,11 @@ std::optional<Product> Read(Node* n) {
     p.transposed = !p.transposed;
   }
   auto d = ReadDequantized(w);
-  if (!d || !IsStored(d->input) || !IsStored(d->scale) || (d->zero_point && !IsStored(d->zero_point)) ||
-      d->dtype != p.x->dtype() || !w->type().StaticSizes())
-    return std::nullopt;
+  if (!d || !IsMatrix(*d, p.transposed) || d->dtype != p.x->dtype()) return std::nullopt;
   p.matrix = *std::move(d);
   // A bias of the columns: one row of it.
   const auto columns = w->sizes()[p.transposed ? 0 : 1].constant();
   if (p.bias && (p.bias->rank() != 1 || p.bias->sizes()[0].constant() != columns)) return std::nullopt;
-  // One scale, or one for each column, or for groups of a column.
-  const int64_t across = p.matrix.block_size[p.transposed ? 0 : 1];
-  if (across != -1 && across != 1) return std::nullopt;
   return p;
 }
 
@@ -59,7 +81,8 @@ bool IsOnlyMatrix(const Value* v) {
   if (v->graph()->IsOutput(v)) return false;
   for (Node* user : v->users()) {
     const bool turned = user->output() && ReadPermutation(user->output()).source == v;
-    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixOf(*user)).value() != v) return false;
+    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixArgument(*user)).value() != v)
+      return false;
   }
   return true;
 }
@@ -83,14 +106,10 @@ absl::Status Form(const Product& p) {
   // A zero point that is stored and 0 everywhere subtracts nothing; torchao stores these for symmetric weights, too.
   const bool shifted =
       m.zero_point && (m.float_zero_point || StoredRange(m.zero_point) != std::pair<int64_t, int64_t>(0, 0));
-  std::vector<std::pair<std::string_view, ir::Arg>> named;
-  if (m.scale_dtype) named.emplace_back("scale_dtype", *m.scale_dtype);
-  if (m.range) named.insert(named.end(), {{"quant_min", m.range->first}, {"quant_max", m.range->second}});
-  if (m.float_zero_point) named.emplace_back("zero_point_domain", "float");
-  Value* y = b.Call("slipway.quantized_linear.default",
-                    {p.x, turned(m.input), of_blocks(m.scale), shifted ? of_blocks(m.zero_point) : nullptr, p.bias,
-                     m.block_size[p.transposed ? 1 : 0], m.arithmetic, m.dtype},
-                    std::move(named));
+  Dequantized d = m;  // [columns, rows]
+  d.input = turned(m.input), d.scale = of_blocks(m.scale), d.zero_point = shifted ? of_blocks(m.zero_point) : nullptr;
+  if (!p.transposed) std::swap(d.block_size[0], d.block_size[1]);
+  Value* y = p.embedding ? EmitRows(b, d, p.x) : EmitLinear(b, d, p.x, p.bias);
   if (!b.ok()) return b.status();
   ReplaceNode(p.node, {y});
   return absl::OkStatus();
@@ -102,7 +121,7 @@ absl::Status FormQuantizedLinears(ir::Program& p) {
   std::vector<Node*> products;
   for (Node* n : *p.graph) {
     if (!Read(n)) continue;
-    const Value* w = n->Get(MatrixOf(*n)).value();
+    const Value* w = n->Get(MatrixArgument(*n)).value();
     if (IsOnlyMatrix(ReadDequantized(w) ? w : ReadPermutation(w).source)) products.push_back(n);
   }
   for (Node* n : products)  // read again: its operands may have been replaced

@@ -67,8 +67,8 @@ std::optional<Dequantized> ReadDequantized(const Value* v) {
              : std::nullopt;
 }
 
-std::optional<Dequantized> ReadMatrix(const ir::Node& linear) {
-  ir::ArgReader a(linear);
+std::optional<Dequantized> ReadMatrix(const ir::Node& n) {
+  ir::ArgReader a(n);
   auto d = Read(a, "weight");
   if (!d || d->input->rank() != 2 || d->scale->rank() != 2) return std::nullopt;
   const bool shared = d->scale->sizes()[0].is(1) && !d->input->sizes()[0].is(1);
@@ -76,13 +76,29 @@ std::optional<Dequantized> ReadMatrix(const ir::Node& linear) {
   return a.ok() && AreBlocks(d->block_size) ? d : std::nullopt;
 }
 
-Value* Emit(ir::Builder& b, const Dequantized& d) {
+// What all operators of a dequantized tensor have behind their arguments.
+static std::vector<std::pair<std::string_view, ir::Arg>> NamedArguments(const Dequantized& d) {
   std::vector<std::pair<std::string_view, ir::Arg>> named;
   if (d.scale_dtype) named.emplace_back("scale_dtype", *d.scale_dtype);
   if (d.range) named.insert(named.end(), {{"quant_min", d.range->first}, {"quant_max", d.range->second}});
   if (d.float_zero_point) named.emplace_back("zero_point_domain", "float");
+  return named;
+}
+
+Value* Emit(ir::Builder& b, const Dequantized& d) {
   return b.Call("slipway.dequantize.default", {d.input, d.scale, d.zero_point, d.block_size, d.arithmetic, d.dtype},
-                std::move(named));
+                NamedArguments(d));
+}
+
+Value* EmitLinear(ir::Builder& b, const Dequantized& d, Value* input, Value* bias) {
+  return b.Call("slipway.quantized_linear.default",
+                {input, d.input, d.scale, d.zero_point, bias, d.block_size[1], d.arithmetic, d.dtype},
+                NamedArguments(d));
+}
+
+Value* EmitRows(ir::Builder& b, const Dequantized& d, Value* indices) {
+  return b.Call("slipway.quantized_embedding.default",
+                {d.input, d.scale, d.zero_point, indices, d.block_size[1], d.arithmetic, d.dtype}, NamedArguments(d));
 }
 
 std::string_view MatrixOf(const ir::Node& n) {

@@ -22,6 +22,9 @@
 // for targets that have one operator for both: weight [n, k], scale [n or 1, k / block_size]. With `activations`, which
 // only relax-activations gives, the program rounded its input to that type, and the target may do it in its own way or
 // not at all.
+//
+// slipway.quantized_embedding(weight, scale, zero_point, indices, block_size, …) is the rows of such a matrix that the
+// indices name: only they are dequantized. A matrix may have readers of both kinds (a tied head).
 #ifndef SLIPWAY_PASSES_QUANTIZATION_QUANTIZATION_H_
 #define SLIPWAY_PASSES_QUANTIZATION_QUANTIZATION_H_
 
@@ -30,6 +33,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops/op_table.h"
@@ -50,9 +55,22 @@ struct Dequantized {
 };
 // Of the node that makes `v`; nullopt where it is another operator.
 std::optional<Dequantized> ReadDequantized(const ir::Value* v);
-// The matrix of a slipway.quantized_linear.
-std::optional<Dequantized> ReadMatrix(const ir::Node& linear);
+// The matrix of a slipway.quantized_linear or slipway.quantized_embedding.
+std::optional<Dequantized> ReadMatrix(const ir::Node& n);
 ir::Value* Emit(ir::Builder& b, const Dequantized& d);
+// slipway.quantized_linear; scale and zero_point are [n or 1, groups].
+ir::Value* EmitLinear(ir::Builder& b, const Dequantized& d, ir::Value* input, ir::Value* bias);
+// The rows of a matrix that the indices name: slipway.quantized_embedding. Scales as above.
+ir::Value* EmitRows(ir::Builder& b, const Dequantized& d, ir::Value* indices);
+
+// A value that is rows of a quantized table, in steps behind its look-up, and the look-up in the dequantized table that
+// has taken its place (hoist_lookups.cc).
+struct HoistedLookup {
+  ir::Value *rows, *made;
+};
+absl::StatusOr<std::vector<HoistedLookup>> HoistLookups(ir::Graph& g);
+// Undoes those whose table is no slipway.dequantize. The nodes behind `rows` are still there.
+void LowerLookups(ir::Graph& g, absl::Span<const HoistedLookup> hoisted);
 
 // Which argument of a product with a matrix is the matrix: [columns, rows] as linear's weight, [rows, columns] as
 // others'; "" for other operators and for tensors of other ranks.

@@ -4,6 +4,7 @@
 //   int8 activations and weights   xq = quantize(x), ((xq · q) as f32 · scale_x) as T [- (zero_x · scale_x · Σ q) as
 //                                  T], · scale, + bias
 //   fake-quantized activations     linear(dequantize(quantize(x)), dequantize(q))
+//   float8 activations             (linear(float8(x / scale_x) as f32, dequantize(q)) · scale_x + bias) as T
 #include "passes/quantization/quantize_linears.h"
 
 #include <algorithm>
@@ -67,6 +68,12 @@ class Rewriter {
       if (!b.ok()) return b.status();
       ReplaceNode(n, {y});
     }
+    for (Node* n : layer_.lookups) {
+      Builder b(*p_.graph, n, n->source());
+      Value* y = Rows(b, n->Get("indices").value(), n->output()->dtype());
+      if (!b.ok()) return b.status();
+      ReplaceNode(n, {y});
+    }
     return absl::OkStatus();
   }
 
@@ -82,16 +89,17 @@ class Rewriter {
     const DType own = x->dtype();
     if (pre_scale_) x = b.Call("aten.mul.Tensor", {x, b.Cast(pre_scale_, own)});
     if (q_.activations == QuantizedLayer::Activations::kInteger) return Integers(b, x, use.bias, own);
+    if (q_.activations == QuantizedLayer::Activations::kFloat8) return Float8(b, x, use.bias, own);
     if (q_.activations == QuantizedLayer::Activations::kFakeQuantized) x = FakeQuantized(b, x);
     if (q_.scale_behind) {
       Value* y = b.Call("aten.linear.default", {x, b.Cast(codes_, own), nullptr});
       y = b.Call("aten.mul.Tensor", {y, b.Cast(Flat(b, scale_), own)});
       return use.bias ? b.Call("aten.add.Tensor", {y, use.bias}) : y;
     }
-    return b.Call("aten.linear.default", {x, Matrix(b, own), use.bias});
+    return b.Call("aten.linear.default", {x, Emit(b, Matrix(own)), use.bias});
   }
 
-  Value* Matrix(Builder& b, DType own) {
+  Dequantized Matrix(DType own) const {
     Dequantized d;
     d.input = codes_, d.scale = scale_, d.zero_point = zero_;
     d.block_size = q_.block_size;
@@ -99,8 +107,9 @@ class Rewriter {
     d.dtype = own;
     d.range = q_.range;
     d.float_zero_point = q_.float_zero_point;
-    return Emit(b, d);
+    return d;
   }
+  Value* Rows(Builder& b, Value* indices, DType own) { return EmitRows(b, Matrix(own), indices); }
   Value* Flat(Builder& b, Value* v) { return b.Call("aten.reshape.default", {v, ir::Ints{-1}}); }
 
   // Scale and zero point of activations: stored, or made of x for each token or for all of it.
@@ -140,6 +149,25 @@ class Rewriter {
     d.block_size = params.block;
     d.arithmetic = d.dtype = x->dtype();
     return Emit(b, d);
+  }
+
+  // Sums and scales in f32, rounded once. A scale of 0, of inputs that are all 0, would make NaN of them.
+  Value* Float8(Builder& b, Value* x, Value* bias, DType own) {
+    SymInts block = b.SizesOf(x);
+    if (!q_.per_tensor)
+      for (int d = 0; d + 1 < x->rank(); ++d) block[static_cast<size_t>(d)] = 1;
+    std::vector<std::pair<std::string_view, Arg>> bounds;
+    if (q_.act_low) bounds.emplace_back("hp_value_lb", *q_.act_low);
+    if (q_.act_high) bounds.emplace_back("hp_value_ub", *q_.act_high);
+    const DType element = q_.codes.dtype;
+    Value* scale = b.Call("torchao.choose_scale_float8.default", {x, block, element}, std::move(bounds));
+    scale = b.Call("aten.clamp_min.default", {scale, 0x1p-126});
+    Value* rows = b.Call("torchao.quantize_affine_float8_non_decomposed.default", {x, scale, element});
+    Value* y =
+        b.Call("aten.linear.default", {b.Cast(rows, DType::kFloat32), Emit(b, Matrix(DType::kFloat32)), nullptr});
+    y = b.Call("aten.mul.Tensor", {y, scale});
+    if (bias) y = b.Call("aten.add.Tensor", {y, b.Cast(bias, DType::kFloat32)});
+    return b.Cast(y, own);
   }
 
   Value* Integers(Builder& b, Value* x, Value* bias, DType own) {
@@ -184,15 +212,16 @@ LinearUse ReadLinear(Node* n) { return ReadUse(n).value(); }
 std::vector<LinearLayer> FindLinears(const ir::Program& p) {
   std::vector<LinearLayer> layers(p.input_specs.size());
   for (Node* n : *p.graph) {
-    Value* w = WeightOf(*n);
-    if (!w || !StoredTensor(w)) continue;
-    if (!ReadUse(n)) continue;
+    const bool lookup = n->op_name() == "aten.embedding.default";
+    Value* w = lookup ? n->Get("weight").value() : WeightOf(*n);
+    if (!w || !StoredTensor(w) || w->rank() != 2) continue;
+    if (!lookup && !ReadUse(n)) continue;
     LinearLayer& layer = layers[static_cast<size_t>(w->index())];
     layer.weight = p.input_specs[static_cast<size_t>(w->index())].target;
     layer.value = w;
-    layer.uses.push_back(n);
+    (lookup ? layer.lookups : layer.uses).push_back(n);
   }
-  std::erase_if(layers, [](const LinearLayer& l) { return l.uses.empty(); });
+  std::erase_if(layers, [](const LinearLayer& l) { return l.uses.empty() && l.lookups.empty(); });
   return layers;
 }
 
@@ -219,7 +248,9 @@ absl::Status SpellQuantizationInAten(ir::Program& p) {
     next = n->next();
     for (const DecomposeRow& row : QuantDecompositions()) {
       if (row.op != n->op_name()) continue;
+      const Node* before = n->prev();
       if (absl::Status s = ApplyDecomposition(n, row); !s.ok()) return s;
+      next = before ? before->next() : p.graph->first();  // what it is made of may be spelled out, too
       break;
     }
   }

@@ -23,11 +23,12 @@ struct LinearUse {
 };
 // Of a node of LinearLayer::uses, as it is now: quantizing the layer that makes its input replaces that.
 LinearUse ReadLinear(ir::Node* n);
-// A parameter, or buffer, of two dimensions that linear layers use.
+// A parameter, or buffer, of two dimensions that linear layers use, or embeddings, or both (a tied head).
 struct LinearLayer {
   std::string weight;  // FQN
   ir::Value* value = nullptr;
   std::vector<ir::Node*> uses;
+  std::vector<ir::Node*> lookups;  // aten.embedding
 };
 // Of the root graph, in the order of the program's inputs; a program in any form.
 std::vector<LinearLayer> FindLinears(const ir::Program& p);
@@ -45,8 +46,9 @@ struct QuantizedLayer {
   bool scale_behind = false;
 
   // What becomes of the layer's inputs: nothing; quantized and dequantized again; or quantized, and the product one of
-  // integers.
-  enum class Activations { kFloat, kFakeQuantized, kInteger } activations = Activations::kFloat;
+  // integers; or rounded to float8 of the codes' type, and the product one of these.
+  enum class Activations { kFloat, kFakeQuantized, kInteger, kFloat8 } activations = Activations::kFloat;
+  std::optional<double> act_low, act_high;                 // kFloat8: bounds of what scales are made of
   bool asymmetric = false;                                 // of the activations' scales
   std::pair<int64_t, int64_t> act_range = {-128, 127};     // of their integers
   bool per_tensor = false;                                 // one scale for all activations, not one a token
@@ -54,8 +56,8 @@ struct QuantizedLayer {
   std::optional<ir::TensorRef> act_pre_scale;              // [k]: inputs are multiplied by it before
 };
 
-// Rewrites the uses of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float weight stays
-// for other uses; without one it goes.
+// Rewrites the uses and look-ups of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float
+// weight stays for other uses; without one it goes.
 absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q);
 
 // Makes slipway.* and torchao.* operators ATen's, for targets that take no others.

@@ -8,6 +8,7 @@
 //   product(x, to(q)) · scale                 the scale goes into the matrix
 //   product(x, to(q))                         a matrix with scale 1
 //   _weight_int8pack_mm                       linear with a matrix
+//   rows of q that become floats              an embedding in a matrix (hoist_lookups.cc)
 //
 // q is a weight of 8-bit integers or floats (IsStored). Matrices have the elements that the program's steps give, to
 // the bit, but for a scale behind a product: there the matrix is q · scale in f32, multiplied with x in f32, which
@@ -481,7 +482,10 @@ class Recognizer {
 }  // namespace
 
 absl::Status RecognizeQuantization(ir::Program& p) {
+  auto hoisted = HoistLookups(*p.graph);
+  if (!hoisted.ok()) return hoisted.status();
   if (absl::Status s = Recognizer(p).Run(); !s.ok()) return s;
+  LowerLookups(*p.graph, *hoisted);
   return EliminateDeadCode(p);
 }
 

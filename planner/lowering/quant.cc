@@ -1,6 +1,6 @@
-// Quantized products: linear with a matrix of small integers (kernels/gemm/dequant_linear.h), which decomposes where
-// the kernel does not take it, and products of integers. Everything else about quantization is arithmetic
-// (passes/decompositions/quant.cc).
+// Quantized products: linear with a matrix of small integers (kernels/gemm/dequant_linear.h) and rows of such a matrix,
+// which decompose where the kernel does not take it, and products of integers. Everything else about quantization is
+// arithmetic (passes/decompositions/quant.cc).
 #include "base/text.h"
 #include "planner/lowering/rules.h"
 
@@ -18,53 +18,88 @@ Operand ByGroups(PlanContext& c, const Operand& x, Dim columns) {
   return Swap(c.Expand(x, {columns, x.sizes[1]}), 0, 1);
 }
 
-void QuantizedLinear(PlanContext& c) {
-  Operand x = c.in("input"), q = c.in("weight"), scale = c.in("scale"), zero = c.opt_in("zero_point"),
-          bias = c.opt_in("bias");
+// The dequantized matrix of a node: its operands as the kernels take them, and what they do with them.
+struct Matrix {
+  Operand q, scale, zero;  // [k, n], [groups, n]; zero may be none
+  kernels::QuantLinearAttributes attributes;
+  Dim n;
+  int64_t k = 0;
+};
+// Nullopt, with the reason said, where the kernels do not take it. `exact`: every rounding of the program is made.
+std::optional<Matrix> ReadMatrix(PlanContext& c, bool exact) {
+  Operand q = c.in("weight"), scale = c.in("scale"), zero = c.opt_in("zero_point");
   const DType arithmetic = c.dtype("arithmetic").value_or(DType::kFloat32),
               to = c.dtype("dtype").value_or(DType::kFloat32),
               rounded_scale = c.dtype("scale_dtype").value_or(scale.dtype);
   const bool added = c.str("zero_point_domain") == "float";  // behind the scale
   const auto low = c.opt_i("quant_min"), high = c.opt_i("quant_max");
-  if (!c.ok()) return;
-  if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2))
-    return c.Fail("the operands are no matrices");
+  auto refuse = [&](std::string_view why) {
+    c.Unsupported(std::string(why));
+    return std::nullopt;
+  };
+  if (!c.ok()) return std::nullopt;
+  if (q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2)) {
+    c.Fail("the operands are no matrices");
+    return std::nullopt;
+  }
   const bool float8 = q.dtype == DType::kFloat8E4M3FN || q.dtype == DType::kFloat8E5M2;
-  if ((!IsByte(q.dtype) && (!float8 || zero)) || !IsKernelFloat(x.dtype) || !IsKernelFloat(scale.dtype) ||
-      !IsKernelFloat(arithmetic) || !IsKernelFloat(to))
-    return c.Unsupported("a matrix of these types");
+  if ((!IsByte(q.dtype) && (!float8 || zero)) || !IsKernelFloat(scale.dtype) || !IsKernelFloat(arithmetic) ||
+      !IsKernelFloat(to))
+    return refuse("a matrix of these types");
   // Products are rounded once, scales too; a difference that is not exact is one of f32.
-  const bool exact = c.builder().options().exact_casts;
   const DType product = ir::PromoteTypes(arithmetic, rounded_scale);
   const DType rounded = product != DType::kFloat32 ? product : to;
-  if (exact && product != DType::kFloat32 && product != to) return c.Unsupported("a matrix that is rounded twice");
+  if (exact && product != DType::kFloat32 && product != to) return refuse("a matrix that is rounded twice");
   if (exact && (rounded_scale != scale.dtype && scale.dtype != DType::kFloat32))
-    return c.Unsupported("a matrix that is rounded twice");
+    return refuse("a matrix that is rounded twice");
   if (added && (!zero || !low || !high || *low < -128 || *high > 255 || *low > *high || !IsKernelFloat(zero.dtype) ||
                 (exact && product != to)))
-    return c.Unsupported("a zero point of floats of another form");
+    return refuse("a zero point of floats of another form");
   if (zero && !added && zero.dtype != q.dtype && arithmetic != DType::kFloat32)
-    return c.Unsupported("a zero point of other integers");
-  if (bias && !IsKernelFloat(bias.dtype)) return c.Unsupported("a bias of another type");
-  const Dim n = q.sizes[0];
+    return refuse("a zero point of other integers");
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
-  if (!k || !groups || *groups < 1 || *k < 1 || *k % *groups != 0) return c.Unsupported("groups of other sizes");
-  if (*groups > 1 && *k / *groups < kMinGroup) return c.Unsupported("small groups");
+  if (!k || !groups || *groups < 1 || *k < 1 || *k % *groups != 0) return refuse("groups of other sizes");
+  if (*groups > 1 && *k / *groups < kMinGroup) return refuse("small groups");
   if (zero) c.RequireEqual(zero.sizes[1], *groups, "zero points and scales do not agree");
-  c.RequireEqual(x.sizes.back(), *k, "the sizes do not agree");
+  if (!c.ok()) return std::nullopt;
+  Matrix m{Swap(q, 0, 1), ByGroups(c, scale, q.sizes[0]), zero ? ByGroups(c, zero, q.sizes[0]) : Operand{}, {}};
+  constexpr kernels::QuantPart kNone{};
+  const int64_t parts =
+      kernels::kQuantScale | (zero ? kernels::kQuantZero : kNone) | (added ? kernels::kQuantAddedZero : kNone);
+  const DType before = rounded_scale == scale.dtype ? DType::kFloat32 : rounded_scale;
+  m.attributes = {parts, *NativeType(rounded), *NativeType(before), added ? (*low + *high + 1) / 2 : 0, exact};
+  m.n = q.sizes[0], m.k = *k;
+  return m;
+}
+
+void QuantizedLinear(PlanContext& c) {
+  Operand x = c.in("input"), bias = c.opt_in("bias");
+  auto m = ReadMatrix(c, c.builder().options().exact_casts);
+  if (!m) return;
+  if (x.rank() == 0) return c.Fail("the operands are no matrices");
+  if (!IsKernelFloat(x.dtype)) return c.Unsupported("a matrix of these types");
+  if (bias && !IsKernelFloat(bias.dtype)) return c.Unsupported("a bias of another type");
+  c.RequireEqual(x.sizes.back(), m->k, "the sizes do not agree");
   Operand out = c.Result();
   if (!c.ok()) return;
-  std::vector<Operand> in = {x, Swap(q, 0, 1), ByGroups(c, scale, n)};
-  if (zero) in.push_back(ByGroups(c, zero, n));
-  if (bias) in.push_back(c.Expand(bias, {n}));
-  constexpr kernels::QuantPart kNone{};
-  const int64_t parts = kernels::kQuantScale | (zero ? kernels::kQuantZero : kNone) |
-                        (bias ? kernels::kQuantBias : kNone) | (added ? kernels::kQuantAddedZero : kNone);
-  const int64_t middle = added ? (*low + *high + 1) / 2 : 0;
-  const DType before = rounded_scale == scale.dtype ? DType::kFloat32 : rounded_scale;
-  if (c.ok())
-    c.Emit("quant_linear", std::move(in), {out}, DType::kFloat32,
-           kernels::QuantLinearAttributes{parts, *NativeType(rounded), *NativeType(before), middle, exact});
+  std::vector<Operand> in = {x, m->q, m->scale};
+  if (m->zero) in.push_back(m->zero);
+  if (bias) in.push_back(c.Expand(bias, {m->n})), m->attributes.parts |= kernels::kQuantBias;
+  if (c.ok()) c.Emit("quant_linear", std::move(in), {out}, DType::kFloat32, m->attributes);
+  c.Return(out);
+}
+
+// The rows of the table that are read; their roundings are the program's.
+void QuantizedEmbedding(PlanContext& c) {
+  Operand index = c.in("indices");
+  auto m = ReadMatrix(c, true);
+  if (!m) return;
+  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) index = c.Cast(index, DType::kInt64);
+  Operand out = c.Result();
+  if (!c.ok()) return;
+  std::vector<Operand> in = {index, m->q, m->scale};
+  if (m->zero) in.push_back(m->zero);
+  c.Emit("quant_embedding", std::move(in), {out}, DType::kFloat32, m->attributes);
   c.Return(out);
 }
 
@@ -126,6 +161,7 @@ void IntMm(PlanContext& c) {
 
 constexpr PlanFamily kFamilies[] = {
     {QuantizedLinear, "quant_linear", "/slipway.quantized_linear.default"},
+    {QuantizedEmbedding, "quant_embedding", "/slipway.quantized_embedding.default"},
     {IntegerLinear, "integer_linear", "/slipway.integer_linear.default"},
     {QuantizeRows, "quantize_rows", "/slipway.quantize_rows.default"},
     {IntMm, "matmul", "_int_mm"},

@@ -457,6 +457,10 @@ graph main(%q: i8[4,32] = buffer $q, %s: f32[4,1] = buffer $s, %x: f32[2,32]) {
 }
 """
     refused(tmp_path, text.encode(), "weight 'q': integers that do not fit 4 bits", name="bad.sw")
+    rows = text.replace("%x: f32[2,32]", "%x: i64[2]")
+    rows = rows.replace("f32[2,4] = slipway.quantized_linear", "f32[2,32] = slipway.quantized_embedding")
+    rows = rows.replace("input=%x, ", "").replace("bias=None", "indices=%x")
+    refused(tmp_path, rows.encode(), "weight 'q': integers that do not fit 4 bits", name="bad.sw")
 
 
 def test_an_element_of_a_vmap_that_is_none_of_its_batch(tmp_path):

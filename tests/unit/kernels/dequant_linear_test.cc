@@ -363,6 +363,111 @@ TEST(QuantLinear, OperandsThatDoNotAgreeAreRefused) {
   EXPECT_TRUE(why({a, b, scales, Of(scale.data(), DType::kI8, {2, 3})}, {11, f32, f32, 8, 1}, {2, 3}));
 }
 
+// Rows of the table, packed and not, of any types, in any place: the elements of the matrix to the bit.
+TEST(QuantEmbedding, RowsAreThoseOfTheMatrix) {
+  std::mt19937 random(4);
+  const Kernel* kernel = FindKernel("quant_embedding");
+  ASSERT_NE(kernel, nullptr);
+  const std::unique_ptr<ThreadPool> pool = ThreadPool::Make(3);
+  constexpr int64_t sizes[][3] = {{40, 96, 3}, {66, 40, 1}, {150, 1200, 75}, {33, 45, 3}, {1, 8, 1}};
+  for (const auto& [n, k, groups] : sizes)
+    for (const Form& f : kForms)
+      for (DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
+        if (!f.scaled) continue;
+        Weight w = Made(k, n, groups, f.dtype, f.packing, true, f.shifted, random, f.added);
+        w.rounded = f.rounded;
+        for (float& v : w.scale) v = Rounded(v, type);
+        const bool wide = type == DType::kF32;
+        const std::vector<uint16_t> narrow_scale = Narrow(w.scale, type);
+        const std::vector<char> q = w.Packed();
+        std::vector<int8_t> zero;
+        for (float& v : w.zero) v = f.added ? Rounded(v, type) : v, zero.push_back(static_cast<int8_t>(v));
+        const std::vector<uint16_t> narrow_zero = Narrow(w.zero, type);
+        std::vector<int64_t> index;
+        for (int64_t i = 0; i < 10; ++i) index.push_back(static_cast<int64_t>(random() % static_cast<unsigned>(n)));
+        index[9] = n - 1;
+        auto run = [&](bool packed, const Workers* workers) {
+          std::vector<Tensor> in = {Of(index.data(), DType::kI64, {5, 2}, {1, 5}),
+                                    Of(w.q.data(), f.dtype, {k, n}, {1, k})};
+          if (packed) in[1].data = const_cast<char*>(q.data()), in[1].packed = f.packing;
+          std::vector<std::vector<char>> panels;
+          panels.reserve(2);
+          auto add = [&](const void* data, DType t) {
+            in.push_back(Of(data, t, {groups, n}, {1, groups}));
+            if (!packed) return;
+            panels.emplace_back(static_cast<size_t>(PanelBytes(groups, n, t)));
+            PackPanels({data, t, 1, groups}, groups, n, 0, (n - 1) / kPanel + 1, panels.back().data());
+            in.back().data = panels.back().data(), in.back().packed = Packing::kNr16;
+          };
+          wide ? add(w.scale.data(), type) : add(narrow_scale.data(), type);
+          if (f.shifted && !f.added) add(zero.data(), DType::kI8);
+          if (f.added) wide ? add(w.zero.data(), type) : add(narrow_zero.data(), type);
+          std::vector<float> out(static_cast<size_t>(10 * k));
+          const Tensor to = Of(out.data(), DType::kF32, {5, 2, k});
+          const int64_t ints[] = {
+              kQuantScale | (f.shifted ? kQuantZero : QuantPart{}) | (f.added ? kQuantAddedZero : QuantPart{}),
+              static_cast<int64_t>(w.rounded), static_cast<int64_t>(DType::kF32), f.added ? kMiddle : 0, 1};
+          Scratch scratch;
+          Call c{.in = in, .out = {&to, 1}, .ints = ints, .workers = workers, .scratch = &scratch};
+          const int64_t asked = QueryWorkspace(*kernel, c);
+          EXPECT_TRUE(packed ? asked > 0 : asked > k * kPanel) << asked;
+          const char* why = kernel->run(c);
+          EXPECT_EQ(why, nullptr) << why;
+          return out;
+        };
+        const std::vector<float> got = run(true, nullptr);
+        for (int64_t i = 0; i < 10; ++i)
+          for (int64_t p = 0; p < k; ++p)
+            ASSERT_EQ(static_cast<double>(got[static_cast<size_t>(i * k + p)]),
+                      w.at(p, index[static_cast<size_t>(i % 2 * 5 + i / 2)]))
+                << Name(f) << " " << n << "x" << k << " row " << i << " element " << p;
+        ASSERT_EQ(got, run(false, nullptr)) << Name(f);
+        if (pool) {
+          ASSERT_EQ(got, run(true, &pool->workers())) << Name(f);
+        }
+      }
+}
+
+TEST(QuantEmbedding, OperandsThatDoNotAgreeAreRefused) {
+  const Kernel* kernel = FindKernel("quant_embedding");
+  const std::vector<float> scale(12);
+  const std::vector<int8_t> q(12);
+  std::vector<int64_t> index = {0, 2};
+  std::vector<float> y(12);
+  auto why = [&](std::vector<Tensor> in, std::vector<int64_t> ints, std::vector<int64_t> out,
+                 DType to_type = DType::kF32) {
+    const Tensor to = Of(y.data(), to_type, std::move(out));
+    Call c{.in = in, .out = {&to, 1}, .ints = ints};
+    return kernels::Run(*kernel, c) != nullptr;
+  };
+  const int64_t f32 = static_cast<int64_t>(DType::kF32);
+  const Tensor i = Of(index.data(), DType::kI64, {2}), b = Of(q.data(), DType::kI8, {4, 3}),
+               s = Of(scale.data(), DType::kF32, {2, 3});
+  EXPECT_FALSE(why({i, b, s}, {1, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 0}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {0, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {5, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {16, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {1, 99, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 8, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 0, 1}, {2, 3}));
+  EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 0, 1}, {3, 4}));
+  EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 0, 1}, {2, 1, 4}));
+  EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 0, 1}, {2, 4}, DType::kI64));
+  EXPECT_TRUE(why({i, b}, {1, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({b, b, s}, {1, f32, f32, 0, 1}, {4, 4}));
+  EXPECT_TRUE(why({i, b, s}, {3, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, Of(scale.data(), DType::kF32, {3, 3})}, {1, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, Of(scale.data(), DType::kF32, {2, 2})}, {1, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, Of(scale.data(), DType::kF32, {0, 3})}, {1, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, Of(scale.data(), DType::kF32, {4, 3}), s}, {1, f32, f32, 0, 1}, {2, 4}));
+  EXPECT_TRUE(why({i, b, s, Of(scale.data(), DType::kI8, {2, 3})}, {11, f32, f32, 8, 1}, {2, 4}));
+  for (int64_t outside : {int64_t{-1}, int64_t{3}, INT64_MAX, INT64_MIN}) {
+    index[1] = outside;
+    EXPECT_TRUE(why({i, b, s}, {1, f32, f32, 0, 1}, {2, 4}));
+  }
+}
+
 TEST(QuantLinear, PackedIntegersComeBack) {
   std::mt19937 random(3);
   for (const Form& f : kForms)
