@@ -53,7 +53,7 @@ def without_weights(folder, dtype=None):
     config = AutoConfig.from_pretrained(folder)
     dtype = dtype or config.get_text_config().dtype or torch.float32
     with fake_parameters():
-        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa").eval()
+        return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
 class StaticCacheDecoder(nn.Module):
@@ -85,6 +85,11 @@ def cache_argument(model):
 
 
 def export_static(model, context):
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    if window and window < context and "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        # transformers' module attends to all of a static cache in these layers, which only the first tokens may.
+        raise SystemExit(f"layers see a window of {window} tokens: --context {window} at most, or --cache growing")
     length = Dim("length", max=context)
     return torch.export.export(
         StaticCacheDecoder(model, context),

@@ -66,7 +66,7 @@ def pick(logits, top_p, temperature, rng):
     order = np.argsort(-logits, kind="stable")
     p = np.exp((logits[order] - logits[order[0]]) / temperature)
     p /= p.sum()
-    kept = p[: int(np.searchsorted(np.cumsum(p), top_p)) + 1]
+    kept = p[: int(np.searchsorted(np.cumsum(p), top_p)) + 1]  # at least one
     return int(rng.choice(order[: len(kept)], p=kept / kept.sum()))
 
 
