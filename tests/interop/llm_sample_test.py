@@ -5,7 +5,6 @@ import functools
 import itertools
 import json
 import os
-import random
 import subprocess
 import sys
 
@@ -32,6 +31,7 @@ from transformers import (  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 WORDS, CONTEXT, NEW = 96, 64, 30
+PROMPTS = 48  # that torch answers, of which one is taken
 SIZES = dict(
     vocab_size=WORDS, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.25, pad_token_id=0, bos_token_id=1,
@@ -85,12 +85,7 @@ def quantized(model):
     from torchao.quantization import IntxWeightOnlyConfig, quantize_
     from torchao.quantization.granularity import PerGroup
 
-    tied = {id(model.get_input_embeddings().weight)}
-    quantize_(
-        model,
-        IntxWeightOnlyConfig(torch.int4, PerGroup(32)),
-        lambda m, _: isinstance(m, nn.Linear) and id(m.weight) not in tied,
-    )
+    quantize_(model, IntxWeightOnlyConfig(torch.int4, PerGroup(32)))  # nn.Linear alone: neither routers nor experts
     for m in model.modules():
         if isinstance(m, nn.Linear) and hasattr(m.weight, "dequantize") and type(m.weight) is not nn.Parameter:
             m.weight = nn.Parameter(m.weight.dequantize(), requires_grad=False)
@@ -104,17 +99,18 @@ def torch_tokens(folder, quantize):
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     if quantize:
         quantized(model)
-    least, choice = (1e-3 if model.dtype == torch.float32 else 4e-2), random.Random(0)
-    for _ in range(40):
-        tokens, margins = choice.choices(range(3, WORDS), k=7), []
-        with torch.no_grad():
-            while len(tokens) < 7 + NEW and min(margins, default=1) > least:
-                logits = model(torch.tensor([tokens]), use_cache=False).logits[0, -1].float()
-                best = logits.topk(2).values
-                margins.append(float((best[0] - best[1]) / logits.std()))
-                tokens.append(int(logits.argmax()))
-        if min(margins) > least and len(set(tokens[7:])) >= 8:
-            return tokens[:7], tokens[7:]
+    least = 1e-3 if model.dtype == torch.float32 else 3e-2
+    tokens = torch.randint(3, WORDS, (PROMPTS, 7), generator=torch.Generator().manual_seed(0))
+    margins = torch.full((PROMPTS,), torch.inf)
+    with torch.no_grad():
+        for _ in range(NEW):
+            logits = model(tokens, use_cache=False).logits[:, -1].float()
+            best = logits.topk(2).values
+            margins = torch.minimum(margins, (best[:, 0] - best[:, 1]) / logits.std(dim=1))
+            tokens = torch.cat([tokens, logits.argmax(1, keepdim=True)], 1)
+    for row, margin in zip(tokens.tolist(), margins.tolist()):
+        if margin > least and len(set(row[7:])) >= 8:
+            return row[:7], row[7:]
     raise AssertionError("no prompt has an answer that is of use")
 
 
@@ -145,6 +141,7 @@ def test_greedy_tokens(slipway, folders, tmp_path, family, dtype, cache, quantiz
     folder = folders(family, dtype)
     program = exported(folder, tmp_path / "program.pt2", cache)
     flags = ["--quantize", quantize] if quantize else []
+    flags += ["--quantize-exclude", r"mlp\.gate\."] if quantize and family == "mixtral" else []
     flags += ["--state", "auto"] if cache != "none" else []
     done = slipway("convert", program, "--weights", folder, *flags, "-o", tmp_path / "m.so")
     assert "lifted_tensor" not in done.stderr
