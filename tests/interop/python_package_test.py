@@ -20,6 +20,8 @@ def slipway(tmp_path_factory):
     (folder / "slipway" / "bin").mkdir()
     os.symlink(os.environ.get("SLIPWAY", ROOT / "build" / "slipway"), folder / "slipway" / "bin" / "slipway")
     sys.path.insert(0, str(folder))
+    for name in [n for n in sys.modules if n.partition(".")[0] == "slipway"]:
+        del sys.modules[name]  # another test's, which has no program
     import slipway
 
     yield slipway
