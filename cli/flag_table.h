@@ -125,6 +125,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"minify", "Limits", "max-probes", kDescription},
     {"run", "Arguments", "inputs", ".safetensors with input.0, input.1, …"},
     {"run", "Arguments", "outputs", kDescription},
+    {"run", "Execution", "decode", "inputs of one token, run --repeat times after the prompt of --inputs"},
     {"verify", "Comparison", "rtol", "elements may differ by RTOL · |a| + ATOL"},
     {"verify", "Comparison", "atol", kDescription},
     {"verify", "Comparison", "no-reference", kDescription},

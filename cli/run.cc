@@ -28,6 +28,9 @@ void AddRun(CLI::App& app, int* code) {
   cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")
       ->type_name("FILE")
       ->required();
+  cmd->add_option("--decode", state->options.decode,
+                  "inputs of one token: a library with state runs --inputs, the prompt, and then these --repeat times")
+      ->type_name("FILE");
   cmd->add_option("--plugin", state->options.plugins,
                   "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
       ->type_name("LIBRARY")
@@ -53,7 +56,7 @@ void AddRun(CLI::App& app, int* code) {
     auto report = driver::Run(state->options);
     if (!report.ok()) {
       outcome = driver::Fail(report.status(), state->options.model);
-    } else if (state->json || state->options.profile || state->options.repeat > 1) {
+    } else if (state->json || state->options.profile || state->options.repeat > 1 || !state->options.decode.empty()) {
       const std::string text = state->json ? driver::ToJson(*report) : driver::ToTable(*report);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));

@@ -179,6 +179,10 @@ absl::Status NativeLibrary::ResetState() {
   return absl::ResourceExhaustedError(f_->error());
 }
 
+bool NativeLibrary::HasState() const {
+  return f_->reset_state != nullptr && f_->state_count != nullptr && f_->state_count(model_) > 0;
+}
+
 std::vector<std::string> NativeLibrary::GrowingStates() const {
   std::vector<std::string> names;
   if (f_->state_count == nullptr || f_->state == nullptr || f_->state_length == nullptr) return names;

@@ -37,6 +37,7 @@ class NativeLibrary {
 
   // States of the library as they are in the beginning; nothing where it has none.
   absl::Status ResetState();
+  bool HasState() const;
   // The names of states that grow: of inputs that the program takes and the library does not.
   std::vector<std::string> GrowingStates() const;
 

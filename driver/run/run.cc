@@ -66,6 +66,30 @@ class ProfileRows {
   std::map<std::pair<std::string, std::string>, RunReport::Row> rows_;
 };
 
+int64_t TokensOf(const std::vector<ir::TensorRef>& inputs) {
+  int64_t tokens = 1;
+  if (inputs.empty()) return 0;
+  for (size_t d = 0; d < std::min<size_t>(inputs[0].sizes.size(), 2); ++d) tokens *= inputs[0].sizes[d];
+  return tokens;
+}
+
+// The prompt as the library's inputs ran before: once to bring the weights into memory, once timed from the states'
+// beginning. The token's inputs stand behind it.
+absl::Status Prefill(const RunOptions& options, NativeLibrary& library, RunReport& report) {
+  if (!library.HasState())
+    return WithHelp(absl::UnimplementedError(text::StrCat(options.model, " keeps no state between runs")),
+                    "slipway convert --state auto makes a library that does");
+  auto token = ReadInputs(options.decode, options.model);
+  if (!token.ok()) return WithPlace(token.status(), options.decode);
+  RETURN_IF_ERROR(library.Execute());
+  RETURN_IF_ERROR(library.ResetState());
+  const Clock::time_point begin = Clock::now();
+  RETURN_IF_ERROR(library.Execute());
+  report.generation->prefill_seconds = Since(begin);
+  report.generation->tokens = TokensOf(*token);
+  return library.SetInputs(*token);
+}
+
 absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   RunReport report;
   auto begin = Clock::now();
@@ -74,9 +98,13 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   auto library = NativeLibrary::Open(options.model, options.plugins);
   if (!library.ok()) return library.status();
   report.load_seconds = Since(begin);
-  (*library)->Profile(options.profile);
   if (absl::Status s = (*library)->SetThreads(options.threads); !s.ok()) return s;
   if (absl::Status s = (*library)->SetInputs(*inputs); !s.ok()) return s;
+  if (!options.decode.empty()) {
+    report.generation.emplace().prompt_tokens = TokensOf(*inputs);
+    if (absl::Status s = Prefill(options, **library, report); !s.ok()) return s;
+  }
+  (*library)->Profile(options.profile);  // of the runs that are repeated
   for (int i = 0; i < options.repeat; ++i) {
     begin = Clock::now();
     if (absl::Status s = (*library)->Execute(); !s.ok()) return s;
@@ -185,6 +213,7 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
 absl::StatusOr<RunReport> Run(const RunOptions& options) {
   std::vector<NamedPath> paths = {
       {"the model", options.model}, {"--inputs", options.inputs}, {"--outputs", options.outputs, NamedPath::kOutput}};
+  if (!options.decode.empty()) paths.push_back({"--decode", options.decode});
   for (const std::string& plugin : options.plugins) paths.push_back({"--plugin", plugin});
   RETURN_IF_ERROR(CheckDistinct(paths));
   RunReport report;
@@ -194,6 +223,9 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   auto format = FormatOf(*source);
   if (!format.ok()) return format.status();
   if ((*format)->name == "native") return RunLibrary(options);
+  if (!options.decode.empty())
+    return WithHelp(absl::UnimplementedError("--decode: only a native library keeps state between runs"),
+                    "slipway convert MODEL.pt2 --state auto -o MODEL.so makes one");
   if ((*format)->name == "onnx") return RunModel(options);
   auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
@@ -261,6 +293,19 @@ void AppendRow(const RunReport::Row& row, double total_seconds, std::string* out
   *out += '\n';
 }
 
+struct Rate {
+  int64_t tokens = 0;
+  double seconds = 0;
+  double per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+};
+
+// Of the prompt and of all that was repeated after it.
+std::pair<Rate, Rate> RatesOf(const RunReport& r) {
+  Rate decode{r.generation->tokens * static_cast<int64_t>(r.run_seconds.size()), 0};
+  for (double s : r.run_seconds) decode.seconds += s;
+  return {Rate{r.generation->prompt_tokens, r.generation->prefill_seconds}, decode};
+}
+
 std::string ToTable(const RunReport& r) {
   char line[256];
   std::string out;
@@ -270,6 +315,13 @@ std::string ToTable(const RunReport& r) {
   out += line;
   if (r.run_seconds.size() > 1) {
     std::snprintf(line, sizeof(line), " … %.3f ms (%zu runs)", *most * 1e3, r.run_seconds.size());
+    out += line;
+  }
+  if (r.generation) {
+    const auto [prefill, decode] = RatesOf(r);
+    std::snprintf(line, sizeof(line), ", prefill %lld tokens at %.2f tokens/s, decode %lld at %.2f tokens/s",
+                  static_cast<long long>(prefill.tokens), prefill.per_second(), static_cast<long long>(decode.tokens),
+                  decode.per_second());
     out += line;
   }
   if (r.steps > 0) text::StrAppend(&out, ", ", r.steps, " steps");
@@ -299,6 +351,13 @@ std::string ToJson(const RunReport& r) {
   for (double s : r.run_seconds) w.Double(s);
   w.EndArray();
   if (r.memory) w.Key("temporaries_bytes").Int(r.memory->temporaries).Key("working_bytes").Int(r.memory->working);
+  if (r.generation) {
+    const auto [prefill, decode] = RatesOf(r);
+    for (const auto& [key, rate] : {std::pair("prefill", prefill), std::pair("decode", decode)}) {
+      w.Key(key).BeginObject().Key("tokens").Int(rate.tokens).Key("s").Double(rate.seconds);
+      w.Key("tokens_per_s").Double(rate.per_second()).EndObject();
+    }
+  }
   w.Key("steps").Int(r.steps);
   for (const auto& [key, rows] : {std::pair("profile", &r.profile), std::pair("by_shapes", &r.by_shapes)}) {
     if (rows->empty()) continue;

@@ -16,8 +16,10 @@ namespace slipway::driver {
 struct RunOptions {
   // an exported program, its text form, a native library (.so), whose code is run, or an ONNX model
   std::string model;
-  std::string inputs;                // .safetensors: input.0, input.1, …
-  std::string outputs;               // .safetensors: output.0, …
+  std::string inputs;   // .safetensors: input.0, input.1, …
+  std::string outputs;  // .safetensors: output.0, …
+  // As `inputs`: those of a token. A library that keeps state runs `inputs` as a prompt, then these `repeat` times.
+  std::string decode;
   std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
   int repeat = 1;                    // runs; the outputs are those of the last
   bool profile = false;
@@ -34,6 +36,13 @@ struct RunReport {
     uint64_t working = 0;      // what kernels need to work takes beside that
   };
   std::optional<Memory> memory;  // null: an older library does not say
+  // What `decode` was asked for; `run_seconds` are the token's. Tokens are those of one run: the first input's elements
+  // along its first two dims.
+  struct Generation {
+    int64_t prompt_tokens = 0, tokens = 0;
+    double prefill_seconds = 0;
+  };
+  std::optional<Generation> generation;
   int steps = 0;
   struct Row {
     std::string op;
@@ -63,7 +72,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options);
 std::string ToTable(const RunReport& report);
 // {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,
 //  "profile":[{"op":…,"steps":…,"s":…}]};
-// the bytes where they are known. Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and
+// the bytes where they are known. With `generation` also "prefill" and "decode": {"tokens":…,"s":…,"tokens_per_s":…}.
+// Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and
 // "gbps" too. "by_shapes" has the rows of "profile" split by "shapes".
 std::string ToJson(const RunReport& report);
 

@@ -20,6 +20,8 @@ def slipway(tmp_path_factory):
     (folder / "slipway" / "bin").mkdir()
     os.symlink(os.environ.get("SLIPWAY", ROOT / "build" / "slipway"), folder / "slipway" / "bin" / "slipway")
     sys.path.insert(0, str(folder))
+    for name in [n for n in sys.modules if n.partition(".")[0] == "slipway"]:
+        del sys.modules[name]  # another test's, which has no program
     import slipway
 
     yield slipway
@@ -122,3 +124,35 @@ def test_command(slipway):
         text=True,
     )
     assert done.returncode == 0 and done.stdout.startswith("slipway ")
+
+
+class Counter(torch.nn.Module):
+    """A state that grows."""
+
+    def forward(self, x, past):
+        new = torch.cat([past, x], 1)
+        return new.sum(1), new
+
+
+def test_state(slipway, tmp_path):
+    past = torch.export.Dim("past", max=50)
+    exported = torch.export.export(
+        Counter(), (torch.randn(2, 1), torch.randn(2, 3)), dynamic_shapes=(None, {1: past}), strict=False
+    )
+    torch.export.save(exported, tmp_path / "m.pt2")
+    slipway.convert(tmp_path / "m.pt2", tmp_path / "m.so", state="auto")
+    with slipway.load(tmp_path / "m.so") as model:
+        assert [v.name for v in model.states] == ["past"] and len(model.inputs) == 1
+        x = np.ones((2, 1), np.float32)
+        assert [float(model(x)[0][0]) for _ in range(3)] == [1, 2, 3] and model.state_length() == 3
+        model.truncate_state(1)
+        assert float(model(x)[0][0]) == 2
+        model.set_state(np.full((2, 4), 5, np.float32))
+        assert model.state_length() == 4 and float(model(x)[0][0]) == 21
+        np.testing.assert_array_equal(model.get_state(0), [[5, 5, 5, 5, 1]] * 2)
+        model.reset_state()
+        assert model.state_length() == 0 and float(model(x)[0][0]) == 1
+        with pytest.raises(slipway.ModelError):
+            model.truncate_state(7)
+        with pytest.raises(IndexError):
+            model.get_state(1)

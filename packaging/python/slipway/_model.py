@@ -178,11 +178,16 @@ class Model:
             raise ModelError(3, f"{path} is no model's library: {e}") from None
         for name in ("input_count", "output_count"):
             getattr(self._library, f"slipway_model_{name}").restype = ctypes.c_size_t
+        self._has_state = hasattr(self._library, "slipway_model_state_count")  # libraries of older slipways have none
+        if self._has_state:
+            self._library.slipway_model_state_count.restype = ctypes.c_size_t
+            self._library.slipway_model_state_length.restype = ctypes.c_int64
         self._library.slipway_model_close.restype = None
         self._check(self._library.slipway_model_open(ctypes.byref(self._model)))
         self._lock = threading.Lock()
         self.inputs = self._values("input")
         self.outputs = self._values("output")
+        self.states = self._values("state") if self._has_state else ()
         if threads:
             self.set_threads(threads)
 
@@ -225,6 +230,40 @@ class Model:
         )
         self._check(code)
         return [_Result(self._library, r).array() for r in results]
+
+    # What a library of `convert --state auto` keeps between runs; `states` names it.
+
+    def reset_state(self) -> None:
+        """All states as they are in the beginning."""
+        if self._has_state:
+            self._check(self._library.slipway_model_reset_state(self._model))
+
+    def state_length(self, i: int = 0) -> int:
+        """How long state `i` is along the dim that grows: the position of the next token; -1 for one of fixed size."""
+        self._check_state(i)
+        return int(self._library.slipway_model_state_length(self._model, ctypes.c_size_t(i)))
+
+    def truncate_state(self, length: int) -> None:
+        """Forgets what lies behind `length` in all growing states."""
+        if self._has_state:
+            self._check(self._library.slipway_model_truncate_state(self._model, ctypes.c_int64(length)))
+
+    def get_state(self, i: int = 0) -> npt.NDArray[Any]:
+        """A copy of state `i`."""
+        self._check_state(i)
+        result = ctypes.POINTER(_Managed)()
+        self._check(self._library.slipway_model_get_state(self._model, ctypes.c_size_t(i), ctypes.byref(result)))
+        return _Result(self._library, result).array()
+
+    def set_state(self, value: Any, i: int = 0) -> None:
+        """A copy of `value` becomes state `i`: of any size along the dim that grows."""
+        self._check_state(i)
+        tensor, _kept = _view(value, self.states[i])
+        self._check(self._library.slipway_model_set_state(self._model, ctypes.c_size_t(i), ctypes.byref(tensor)))
+
+    def _check_state(self, i: int) -> None:
+        if not 0 <= i < len(self.states):
+            raise IndexError(f"state {i} of {len(self.states)}")
 
     def close(self) -> None:
         """Closes the model; arrays that it gave stay."""
