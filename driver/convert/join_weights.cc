@@ -15,6 +15,7 @@
 #include "driver/edge/target.h"
 #include "importers/json.h"
 #include "io/mapped_file.h"
+#include "weights/fused_experts.h"
 #include "weights/names.h"
 #include "weights/sources.h"
 #include "weights/transformers_names.h"
@@ -120,6 +121,7 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
         return absl::InvalidArgumentError(text::StrCat("--weights: '", now, "' is there twice"));
     options.tied_embeddings |= HasTiedEmbeddings(path);
   }
+  weights::FuseExperts(p, &given, &summary.lines);
   const auto refuse = [&](absl::Status s, std::string_view how) {
     return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
                     how);
