@@ -206,6 +206,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       c.Consider(it->second, candidate,
                  layer.uses.empty()                        ? "an embedding"
                  : quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention"
+                 : quantizer::IsRouter(candidate)          ? "a router"
                                                            : "");
     }
   };
