@@ -78,7 +78,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"run", "Execution", "plugin", "a library with kernels of your own, whose code is run; may be repeated"},
     {"verify", "Execution", "plugin", "a library with kernels of your own, whose code is run; may be repeated"},
     {"unpack", "Output", "torch", "the oldest torch that shall load the archives"},
-    {"", "Native library and PT2", "plugin", "a library with kernels of your own, whose code is run"},
+    {"", "Native library and PT2", "plugin", ""},
     {"", "Native library and PT2", "torch", ""},
     {"", "Native library and PT2", "allow-int8-activations", ""},
     {"", "Native library and PT2", "exact-casts", ""},

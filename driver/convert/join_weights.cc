@@ -54,15 +54,16 @@ absl::Status TakePlain(const std::string& path, const std::set<std::string_view>
   return plain.ok() || complete ? absl::OkStatus() : WithPlace(plain, path);
 }
 
-// Adds the names that transformers' model class gives the tensors of the source at `path`, where they are others and
-// the values the same: programs that transformers 5 exported have those.
-void AddModelNames(const std::string& path, const ir::TensorSet& set, std::map<std::string, std::string>* names) {
+// Adds the names that transformers' model class, which the source at `path` states, gives tensors, where they are
+// others and the values the same: programs that transformers 5 exported have those.
+void AddModelNames(const std::string& path, const weights::GivenTensors& given,
+                   std::map<std::string, std::string>* names) {
   const std::string config = ConfigBeside({path});
   const auto model = weights::TransformersNames::For(config);
   if (!model.ok() || !*model) return;
-  for (const auto& [name, t] : set.sharded)
+  for (const auto& [name, t] : given)
     if (weights::TransformersNames::Loaded loaded = (*model)->Load(name); !loaded.converted && loaded.name != name)
-      names->insert_or_assign(name, std::move(loaded.name));
+      names->emplace(name, std::move(loaded.name));
 }
 
 // The sources of the program's weights: by the names that tensors have or, where more are found so, by `model_names`,
@@ -106,7 +107,6 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
   std::set<std::string_view> wanted;
   for (const ir::InputSpec& s : p.input_specs)
     if (s.is_weight()) wanted.insert(s.target);
-  std::map<std::string, std::string> model_names;
   for (const std::string& path : o.weights) {
     auto set = OpenTensors(path, o.key);
     if (!set.ok()) return set.status();
@@ -115,13 +115,15 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
     for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
     RETURN_IF_ERROR(TakePlain(path, wanted, *names, &*set, &summary.lines));
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
-    if (o.rename.empty()) AddModelNames(path, *set, &model_names);
     for (auto& [name, t] : set->sharded)
       if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)
         return absl::InvalidArgumentError(text::StrCat("--weights: '", now, "' is there twice"));
     options.tied_embeddings |= HasTiedEmbeddings(path);
   }
   weights::FuseExperts(p, &given, &summary.lines);
+  std::map<std::string, std::string> model_names;
+  if (o.rename.empty())
+    for (const std::string& path : o.weights) AddModelNames(path, given, &model_names);
   const auto refuse = [&](absl::Status s, std::string_view how) {
     return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
                     how);

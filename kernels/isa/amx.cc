@@ -15,6 +15,9 @@
 #include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
+
+extern const Int8GemmMicrokernels kInt8GemmAvx512Vnni;
+
 namespace {
 
 #include "kernels/isa/simd.inc.h"
@@ -22,8 +25,6 @@ namespace {
 #include "kernels/isa/elements.inc.h"
 
 #include "kernels/isa/int8_gemm.inc.h"
-
-#include "kernels/isa/split_int8_gemm.inc.h"
 
 namespace tiles {
 
@@ -282,7 +283,7 @@ void Int8AmxGemm(const Int8GemmParams& g) {
   const bool groups = g.group < g.k;
   const int64_t depth = !groups || g.group % 64 == 0 ? 64 : 32;
   if (g.m < kMinRows || (groups && g.group % depth != 0) || (g.a_zero != nullptr && g.column_sums == nullptr))
-    return Int8Gemm(g);
+    return kInt8GemmAvx512Vnni.gemm(g);
   auto of = [&]<bool kNibbles, ColumnSums kSums>() {
     groups ? Int8AmxGemmOf<kNibbles, true, kSums>(g, depth) : Int8AmxGemmOf<kNibbles, false, kSums>(g, depth);
   };
@@ -294,7 +295,7 @@ void Int8AmxGemm(const Int8GemmParams& g) {
 
 // Rows of a that are a multiple of 4096 bytes apart would share a few lines of the first-level cache.
 int64_t Int8AmxRowBytes(int64_t k, bool nibbles) {
-  const int64_t bytes = Int8RowBytes(k, nibbles);
+  const int64_t bytes = kInt8GemmAvx512Vnni.row_bytes(k, nibbles);
   return bytes % 512 == 0 ? bytes + tiles::kBytes : bytes;
 }
 
@@ -354,11 +355,21 @@ void Gemm(const GemmParams& g, float* workspace) {
 }  // namespace
 
 extern const Int8GemmMicrokernels kInt8GemmAmx;
-const Int8GemmMicrokernels kInt8GemmAmx = {"amx",           {"tiles of 16 rows (AMX)", "tiles of 16 rows (AMX)"},
-                                           Int8AmxRowBytes, PackInt8Row,
-                                           Int8AmxGemm,     Int8ColumnSums,
-                                           MinMaxRow,       QuantizeRow,
-                                           SplitInt8Row,    SplitInt8Gemm};
+const Int8GemmMicrokernels kInt8GemmAmx = {
+    .name = "amx",
+    .algorithm = {"tiles of 16 rows (AMX)", "tiles of 16 rows (AMX)"},
+    .row_bytes = Int8AmxRowBytes,
+    .pack_row = [](const int8_t* a, int64_t k, int64_t group, bool nibbles, void* to,
+                   int32_t* sums) { kInt8GemmAvx512Vnni.pack_row(a, k, group, nibbles, to, sums); },
+    .gemm = Int8AmxGemm,
+    .column_sums = [](const Int8GemmParams& g, int32_t* to) { kInt8GemmAvx512Vnni.column_sums(g, to); },
+    .min_max = [](const float* x, int64_t n, float* min, float* max) { kInt8GemmAvx512Vnni.min_max(x, n, min, max); },
+    .quantize = [](const float* x, int64_t n, float scale, float zero, float low, float high,
+                   int8_t* to) { kInt8GemmAvx512Vnni.quantize(x, n, scale, zero, low, high, to); },
+    .split_row = [](const float* x, int64_t k, int64_t block, int slices, int32_t factor, int8_t* to, int32_t* sums,
+                    float* unit) { return kInt8GemmAvx512Vnni.split_row(x, k, block, slices, factor, to, sums, unit); },
+    .split_int8_gemm = [](const SplitInt8GemmParams& g) { kInt8GemmAvx512Vnni.split_int8_gemm(g); },
+};
 extern const Bf16GemmMicrokernels kBf16GemmAmx;
 const Bf16GemmMicrokernels kBf16GemmAmx = {"amx", bf16::Supports, bf16::Workspace, bf16::Gemm};
 

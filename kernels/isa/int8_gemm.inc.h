@@ -291,7 +291,7 @@ void Int8GemmOf(const Int8GemmParams& g) {
   }
 }
 
-void Int8Gemm(const Int8GemmParams& g) {
+[[maybe_unused]] void Int8Gemm(const Int8GemmParams& g) {
   auto of = [&]<bool kNibbles, ColumnSums kSums>() {
     g.group < g.k ? Int8GemmOf<kNibbles, true, kSums>(g) : Int8GemmOf<kNibbles, false, kSums>(g);
   };
@@ -321,15 +321,15 @@ void Int8ColumnSumsOf(const Int8GemmParams& g, int32_t* to) {
       }
     }
 }
-void Int8ColumnSums(const Int8GemmParams& g, int32_t* to) {
+[[maybe_unused]] void Int8ColumnSums(const Int8GemmParams& g, int32_t* to) {
   (g.nibbles ? Int8ColumnSumsOf<true> : Int8ColumnSumsOf<false>)(g, to);
 }
 
-int64_t Int8RowBytes(int64_t k, bool nibbles) {
+[[maybe_unused]] int64_t Int8RowBytes(int64_t k, bool nibbles) {
   return nibbles ? (k + 7) / 8 * 8 : (k + kQuad - 1) / kQuad * (kWideA ? 8 : 4);
 }
 
-void PackInt8Row(const int8_t* a, int64_t k, int64_t group, bool nibbles, void* to, int32_t* sums) {
+[[maybe_unused]] void PackInt8Row(const int8_t* a, int64_t k, int64_t group, bool nibbles, void* to, int32_t* sums) {
   for (int64_t p = 0; p < k; p += group, ++sums) {
     int32_t sum = 0;
     for (int64_t i = 0; i < group; ++i) sum += a[p + i];
@@ -345,7 +345,7 @@ void PackInt8Row(const int8_t* a, int64_t k, int64_t group, bool nibbles, void* 
     for (int i = 0; i < 4; ++i) wide[i / 2 + i % 2 * 2] = p + i < k ? a[p + i] : 0;
 }
 
-void MinMaxRow(const float* x, int64_t n, float* least, float* greatest) {
+[[maybe_unused]] void MinMaxRow(const float* x, int64_t n, float* least, float* greatest) {
   Vec low = Broadcast(x[0]), high = low;
   IntVec nan{};
   int64_t i = 0;
@@ -362,7 +362,7 @@ void MinMaxRow(const float* x, int64_t n, float* least, float* greatest) {
   *least = any ? __builtin_nanf("") : l, *greatest = any ? __builtin_nanf("") : h;
 }
 
-void QuantizeRow(const float* x, int64_t n, float by, float zero, float low, float high, int8_t* to) {
+[[maybe_unused]] void QuantizeRow(const float* x, int64_t n, float by, float zero, float low, float high, int8_t* to) {
   // Beyond these the clamp decides; within, the sum with 1.5 · 2^23 is rounded to an integer, ties to even.
   constexpr float kLimit = 4096, kTie = 0x1.8p23f;
   typedef int8_t BytesAt __attribute__((vector_size(kLanes), aligned(1), may_alias));

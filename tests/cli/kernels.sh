@@ -35,9 +35,9 @@ has 'matmul +B x 64 x 32'
 slices='floats as three int8 slices, sums of four products \(VNNI\)'
 expect 0 '' slipway inspect int8.so --kernels
 has "quant_linear +B x 64 x 64 +f32 x i8 -> f32 .*in quads.*(1-24 rows: [a-z0-9]+: widened in registers; 25-64 rows: "\
-"[a-z0-9]+: blocks of f32|vnni: $slices)"
+"[a-z0-9]+: blocks of f32|(vnni|amx): $slices)"
 expect 0 '' slipway inspect int4.so --kernels
-has "quant_linear .* in (unsigned )?nibbles, 2 groups .*(blocks of f32|vnni: $slices)"
+has "quant_linear .* in (unsigned )?nibbles, 2 groups .*(blocks of f32|(vnni|amx): $slices)"
 SLIPWAY_ISA=avx2 expect 0 '' slipway inspect int8.so --kernels
 has 'quant_linear +B x 64 x 64 +f32 x i8 -> f32 .*in quads.*1-24 rows: [a-z0-9]+: widened in registers; 25-64 rows: '\
 '[a-z0-9]+: blocks of f32'

@@ -119,8 +119,8 @@ TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
     const Int8GemmMicrokernels* isa = FindInt8Gemm(name);
     for (int nibbles = 0; isa != nullptr && nibbles < 2; ++nibbles) {
       const std::string_view way = isa->algorithm[nibbles];
-      const bool bytes = way == "sums of four products (VNNI)" || way == "tiles of 16 rows (AMX)" || way == "products of bytes, pairs in 16 bits" ||
-                         (nibbles && way == "32-bit products");
+      const bool bytes = way == "sums of four products (VNNI)" || way == "tiles of 16 rows (AMX)" ||
+                         way == "products of bytes, pairs in 16 bits" || (nibbles && way == "32-bit products");
       EXPECT_EQ(isa->row_bytes(64, nibbles != 0) < 2 * 64, bytes) << name << " " << way;
     }
   }
