@@ -80,15 +80,27 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
     summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-// The program's dims and their ranges.
+// The dims of the program's inputs and outputs with their ranges; those of values in between are nobody's to give.
 void ReportDims(const ir::Program& p, ConvertSummary& summary) {
   const auto bound = [](int64_t v) {
     return v == std::numeric_limits<int64_t>::min()   ? std::string("-inf")
            : v == std::numeric_limits<int64_t>::max() ? std::string("inf")
                                                       : std::to_string(v);
   };
-  for (const ir::SymbolInfo& s : p.syms->symbols())
+  std::set<std::string> seen;
+  const auto see = [&](const ir::Value* v) {
+    if (v == nullptr) return;
+    ir::Sizes numbers = v->type().sizes;
+    if (v->type().is_sym()) numbers.push_back(v->type().expr);
+    for (ir::Sym number : numbers)
+      for (ir::Sym symbol : number.Symbols()) seen.insert(symbol.ToString());
+  };
+  for (const ir::Value* v : p.graph->inputs()) see(v);
+  for (const ir::Arg& a : p.graph->outputs) see(a.value());
+  for (const ir::SymbolInfo& s : p.syms->symbols()) {
+    if (!seen.contains(s.name)) continue;
     summary.dims.push_back(text::StrCat(s.name, " = ", bound(s.range.min), "..", bound(s.range.max)));
+  }
 }
 
 // The most memory this process has had resident, in bytes; 0 where the system does not say. (getrusage would also count
