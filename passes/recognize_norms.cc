@@ -10,8 +10,8 @@
 
 #include "ir/builder.h"
 #include "ir/ops/args.h"
-#include "passes/decompose.h"
 #include "passes/pass.h"
+#include "passes/replace_recognized.h"
 
 namespace slipway::passes {
 namespace {
@@ -103,24 +103,8 @@ Value* Recognize(Node* n, ir::Builder& b) {
   return nullptr;
 }
 
-void Walk(ir::Graph& g, absl::Status& status) {
-  for (Node *n = g.first(), *next; n && status.ok(); n = next) {
-    next = n->next();
-    for (const ir::NamedArg& a : n->args())
-      if (auto sub = a.arg.get<ir::SubGraph>()) Walk(**sub, status);
-    ir::Builder b(g, n, n->source());
-    if (Value* now = Recognize(n, b); now && b.ok()) ReplaceNode(n, {now});
-    if (!b.ok()) status = b.status();
-  }
-}
-
 }  // namespace
 
-absl::Status RecognizeNorms(ir::Program& p) {
-  absl::Status status;
-  Walk(*p.graph, status);
-  if (!status.ok()) return status;
-  return EliminateDeadCode(p);
-}
+absl::Status RecognizeNorms(ir::Program& p) { return ReplaceRecognized(p, Recognize); }
 
 }  // namespace slipway::passes

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ir/dtype.h"
+#include "quantizer/loops/loops.h"
 
 namespace slipway::quantizer {
 
@@ -31,9 +32,6 @@ struct Granularity {
   int64_t group = 0;  // for kGroup; > 0
   bool operator==(const Granularity&) const = default;
 };
-
-// torchao's MappingType.
-enum class Mapping : uint8_t { kSymmetric, kSymmetricNoClippingErr, kAsymmetric };
 
 // How the power of two of an MX block is chosen: torchao's ScaleCalculationMode.
 enum class MxScaling : uint8_t { kFloor, kRceil, kCeil, kEven };

@@ -3,7 +3,7 @@
 time, memory and processor time of the conversion, time to open the library, time of a token and the share of the
 memory's bandwidth that it reads weights at.
 
-    python scripts/bench_large_model.py --slipway build/slipway --folder /tmp/large [--config 8da4w] [--layers 32]
+    python scripts/bench_large_model.py --slipway build/slipway --folder build/large [--config 8da4w] [--layers 32]
 
 The model has Llama's sizes (8 B at 32 layers) and random weights; the folder gets program.pt2, model-*.safetensors with
 their index, and model.so: about 22 GB for 8 B in bf16. What is there already is used again. Bandwidth is that of one
@@ -21,6 +21,7 @@ import time
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch.export import Dim, export
 
@@ -156,9 +157,7 @@ def convert(args, folder):
     }
 
 
-def run(args, folder, layers):
-    from safetensors.torch import save_file
-
+def run(args, folder):
     save_file({"input.0": torch.zeros(1, 1, dtype=torch.long)}, folder / "token.safetensors")
     command = [args.slipway, "run", folder / "model.so", "--inputs", folder / "token.safetensors", "--outputs"]
     command += [folder / "out.safetensors", "--repeat", str(args.repeat), "--json", "--threads", str(args.threads)]
@@ -181,7 +180,7 @@ def main():
     found = convert(args, args.folder)
     found["open_s"] = timed(lambda: ctypes.CDLL(str(args.folder / "model.so")))
     read = bandwidth()
-    found |= run(args, args.folder, args.layers)
+    found |= run(args, args.folder)
     read = max(read, bandwidth())
     found["bandwidth_share"] = (
         (found["library_bytes"] - 2 * WORDS * WIDTH) / found["token_s"] / read

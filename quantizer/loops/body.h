@@ -100,8 +100,8 @@ bool MinMax(const float* __restrict x, int64_t groups, int64_t g, float* __restr
   return largest < 0x7f800000;
 }
 
-void ChooseAffine(const float* __restrict min, const float* __restrict max, int64_t groups, AffineMapping mapping,
-                  float low, float high, float eps, Rounding of_weight, Rounding of_scale, float* __restrict scale,
+void ChooseAffine(const float* __restrict min, const float* __restrict max, int64_t groups, Mapping mapping, float low,
+                  float high, float eps, Rounding of_weight, Rounding of_scale, float* __restrict scale,
                   float* __restrict inv, float* __restrict zero) {
   const float half = (high - low) / 2, whole = high - low;
   const auto each = [=](auto choose) {
@@ -115,14 +115,14 @@ void ChooseAffine(const float* __restrict min, const float* __restrict max, int6
   };
   WithRounding(of_weight, [&]<Rounding kR>() {
     switch (mapping) {
-      case AffineMapping::kSymmetric:
+      case Mapping::kSymmetric:
         return each([=](float a, float b, float*) { return Round<kR>((-a > b ? -a : b) / half); });
-      case AffineMapping::kSymmetricNoClipping:
+      case Mapping::kSymmetricNoClippingErr:
         return each([=](float a, float b, float*) {
           const float of_low = Round<kR>(a / low), of_high = Round<kR>(b / high);
           return of_low > of_high ? of_low : of_high;
         });
-      case AffineMapping::kAsymmetric:
+      case Mapping::kAsymmetric:
         return each([=](float a, float b, float* z) {
           float s = Round<kR>(Round<kR>(b - a) / whole);
           s = s < eps ? eps : s;

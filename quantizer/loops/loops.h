@@ -15,8 +15,8 @@ namespace slipway::quantizer {
 // What results of operations in the weight's dtype are rounded to.
 enum class Rounding : uint8_t { kF32, kBF16, kF16 };
 
-// How scale and zero point follow from the extremes of a group.
-enum class AffineMapping : uint8_t { kSymmetric, kSymmetricNoClipping, kAsymmetric };
+// torchao's MappingType: how scale and zero point follow from the extremes of a group.
+enum class Mapping : uint8_t { kSymmetric, kSymmetricNoClippingErr, kAsymmetric };
 
 // Sums over elements of (x - y)² and x², and the largest |x - y|.
 struct ErrorSums {
@@ -35,9 +35,8 @@ struct Loops {
 
   // Scales, their reciprocals and zero points of groups from their least and greatest (schemes/affine.cc has the
   // formulas); steps are rounded to `of_weight`, scale and reciprocal to `of_scale`.
-  void (*choose_affine)(const float* min, const float* max, int64_t groups, AffineMapping mapping, float low,
-                        float high, float eps, Rounding of_weight, Rounding of_scale, float* scale, float* inv,
-                        float* zero);
+  void (*choose_affine)(const float* min, const float* max, int64_t groups, Mapping mapping, float low, float high,
+                        float eps, Rounding of_weight, Rounding of_scale, float* scale, float* inv, float* zero);
   // q = clamp(rint(R(x · inv)) + zero, low, high)
   void (*to_int)(const float* x, int64_t groups, int64_t g, const float* inv, const float* zero, Rounding r, float low,
                  float high, int8_t* q);

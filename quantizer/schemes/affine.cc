@@ -99,10 +99,7 @@ class Affine : public Scheme {
   }
 
   void ChooseAll(const float* min, const float* max, int64_t groups, float* scale, float* inverse, float* zero) const {
-    const AffineMapping mapping = mapping_ == Mapping::kSymmetric                ? AffineMapping::kSymmetric
-                                  : mapping_ == Mapping::kSymmetricNoClippingErr ? AffineMapping::kSymmetricNoClipping
-                                                                                 : AffineMapping::kAsymmetric;
-    loops_.choose_affine(min, max, groups, mapping, low_, high_, eps_, shape_.rounding(), RoundingOf(scale_dtype_),
+    loops_.choose_affine(min, max, groups, mapping_, low_, high_, eps_, shape_.rounding(), RoundingOf(scale_dtype_),
                          scale, inverse, zero);
   }
 
