@@ -297,6 +297,21 @@ struct FusedConvAttributes {
   auto Fields() { return std::tie(conv, tail); }
 };
 
+// integer_conv (conv/integer_conv.cc), by height and width. `input_zero` is what the image has outside. `activation` is
+// with its bounds; the result is of f32 where `multiplier` is 0.
+enum IntegerConvPart : int64_t { kIntegerConvBias = 1, kIntegerConvAdded = 2 };
+struct IntegerConvAttributes {
+  int64_t parts, groups;
+  int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int64_t input_zero, added_zero, zero_point, low, high;
+  Activation activation;
+  double min, max, added_scale, multiplier;
+  auto Fields() {
+    return std::tie(parts, groups, kernel, stride, padding, dilation, input_zero, added_zero, zero_point, low, high,
+                    activation, min, max, added_scale, multiplier);
+  }
+};
+
 // depthwise_block: a depthwise convolution and whether there is a pointwise one before it and after it; what follows
 // the sums of each of the three, in this order, and the function of the last. Operands: the image, the weights of the
 // depthwise one, of that before, of that after, then what each has behind its sums.
@@ -389,7 +404,9 @@ constexpr bool kIsVariant = false;
 template <typename... T>
 constexpr bool kIsVariant<std::variant<T...>> = true;
 template <typename T>
-concept HasFields = requires(T t) { t.Fields(); };
+concept HasFields = requires(T t) {
+  t.Fields();
+};
 template <typename E>
 constexpr int64_t kChoices = static_cast<int64_t>(E::kCount);
 template <>

@@ -14,14 +14,14 @@ const Kernel* FindKernel(std::string_view name) {
       std::span<const Kernel> rows;
       bool elementwise;
       int8_t inputs;
-    } tables[] = {{UnaryKernels(), true, 1},          {BinaryKernels(), true, 2},     {ChainKernels(), true, 0},
-                  {MoveKernels(), false, 0},          {IndexKernels(), false, 1},     {ReduceKernels(), false, 1},
-                  {MatmulKernels(), false, 2},        {QuantKernels(), false, 2},     {IntegerKernels(), false, 1},
-                  {AttentionKernels(), false, 3},     {NormalizeKernels(), false, 1}, {GroupNormKernels(), false, 1},
-                  {BatchNormKernels(), false, 3},     {ConvKernels(), false, 2},      {RecurrentKernels(), false, 3},
-                  {PoolKernels(), false, 1},          {SampleKernels(), false, 1},    {OrderKernels(), false, 1},
-                  {TransformKernels(), false, 1},     {RandomKernels(), false, 0},    {DetectionKernels(), false, 2},
-                  {QuantEmbeddingKernels(), false, 3}};
+    } tables[] = {{UnaryKernels(), true, 1},           {BinaryKernels(), true, 2},      {ChainKernels(), true, 0},
+                  {MoveKernels(), false, 0},           {IndexKernels(), false, 1},      {ReduceKernels(), false, 1},
+                  {MatmulKernels(), false, 2},         {QuantKernels(), false, 2},      {IntegerKernels(), false, 1},
+                  {AttentionKernels(), false, 3},      {NormalizeKernels(), false, 1},  {GroupNormKernels(), false, 1},
+                  {BatchNormKernels(), false, 3},      {ConvKernels(), false, 2},       {RecurrentKernels(), false, 3},
+                  {PoolKernels(), false, 1},           {SampleKernels(), false, 1},     {OrderKernels(), false, 1},
+                  {TransformKernels(), false, 1},      {RandomKernels(), false, 0},     {DetectionKernels(), false, 2},
+                  {QuantEmbeddingKernels(), false, 3}, {IntegerConvKernels(), false, 4}};
     for (const auto& table : tables) {
       for (Kernel k : table.rows) {
         k.elementwise |= table.elementwise;

@@ -22,7 +22,7 @@ struct Kernel;
 struct Product;
 
 // What an operand of a kernel may be where it is a packed weight (gemm/packing.h).
-enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles, kFilters, kTaps };
+enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles, kFilters, kTaps, kBytes };
 
 // One operation of a chain (elementwise/chain.h).
 struct ChainOp {
@@ -137,6 +137,7 @@ std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> GroupNormKernels();
 std::span<const Kernel> BatchNormKernels();
 std::span<const Kernel> ConvKernels();
+std::span<const Kernel> IntegerConvKernels();  // … of bytes
 std::span<const Kernel> RecurrentKernels();
 std::span<const Kernel> PoolKernels();
 std::span<const Kernel> SampleKernels();  // values between elements

@@ -96,6 +96,8 @@ constexpr Pass kPasses[] = {
      Plain<FormQuantizedLinears>},
     {"fuse-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional,
      RunFormIntegerLinears},
+    {"fuse-integer-convs", "makes convolutions of bytes, with what follows them, of dequantized images and weights",
+     kFunctional, Plain<FormIntegerConvs>},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional,
      RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
@@ -130,7 +132,7 @@ constexpr std::string_view kPreparationPasses[] = {"infer-shapes",
 constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subclasses", "inline-subgraphs",
                                                   "remove-vmap"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
-constexpr std::string_view kIntegerPasses[] = {"fuse-integer-linears"};
+constexpr std::string_view kIntegerPasses[] = {"fuse-integer-convs", "fuse-integer-linears"};
 constexpr std::string_view kAttentionPasses[] = {"recognize-grouped-queries"};
 constexpr std::string_view kActivationPasses[] = {"fuse-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scale-shift", "hoist-selects"};

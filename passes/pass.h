@@ -163,6 +163,11 @@ absl::Status FormQuantizedLinears(ir::Program& p);
 // After FormQuantizedLinears.
 absl::Status FormIntegerLinears(ir::Program& p, bool exact_casts = true);
 
+// Convolutions and linear layers between bytes with constant scales and zero points, with what follows them up to a
+// quantize, become slipway.integer_conv, whose sums are exact; operators that choose elements take the bytes. Gives
+// constants that are to be folded. After RecognizeQuantization.
+absl::Status FormIntegerConvs(ir::Program& p);
+
 // Activations are rounded to 8 bits, row by row, in front of linear layers of quantized weights that the program
 // computes in floats, and these become slipway.integer_linear; gives their number. Changes numbers, so only for those
 // who ask. After FormIntegerLinears, which leaves what is not of integers yet.

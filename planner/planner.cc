@@ -489,6 +489,12 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   return out;
 }
 
+static bool HasIntegerConvs(const ir::Graph& g) {
+  for (const ir::Node* n : g)
+    if (n->op_name() == "slipway.integer_conv.default") return true;
+  return false;
+}
+
 absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options,
                                                std::vector<passes::Unsupported>* unsupported) {
   absl::flat_hash_set<const ir::Node*> refused;
@@ -497,6 +503,11 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
   forming.exact_casts = options.exact_casts;
   for (const passes::Pipeline& forms : {passes::kIntegerProducts, passes::kAttention})
     if (absl::Status s = passes::RunPasses(forms, p, forming); !s.ok()) return s;
+  // Weights in the kernel's order. A program that only folds has none of these convolutions, so that this ends.
+  if (HasIntegerConvs(*p.graph)) {
+    PlanEvaluator folding({.memory_limit = options.memory_limit});
+    if (absl::Status s = passes::FoldConstants(p, folding, passes::kFoldForSpeed); !s.ok()) return s;
+  }
   for (;;) {
     passes::PassContext context;
     context.verify_each = options.verify_each;

@@ -28,6 +28,7 @@ constexpr Word<bool OpTraits::*> kFlags[] = {
     {"bounded", &OpTraits::bounded},
     {"clamp", &OpTraits::clamp},
     {"propagates-layout", &OpTraits::propagates_layout},
+    {"chooses-elements", &OpTraits::chooses_elements},
 };
 constexpr Word<std::string_view OpTraits::*> kArguments[] = {
     {"cast", &OpTraits::cast},

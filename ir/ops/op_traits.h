@@ -57,6 +57,7 @@ struct OpTraits {
   bool random = false;  // without a Generator argument
   bool in_place_view = false;
   bool propagates_layout = false;
+  bool chooses_elements = false;
   bool product = false, fill = false, bounded = false, clamp = false;
   std::string_view random_probability, random_training;
   std::string_view identity, identity_when_idle, cast;

@@ -100,6 +100,29 @@ void OutTransposed(InferContext& c, const Conv& k) {
   OutConv(c, k, k.w->sizes()[1] * Groups(c), out);
 }
 
+// The weight is the kernel's matrix (kernels/conv/integer_conv.cc), so the result's channels are those of the scale.
+void IntegerConv(InferContext& c) {
+  Value *x = c.tensor("input"), *w = c.tensor("weight"), *scale = c.tensor("scale"), *bias = c.opt_tensor("bias");
+  const Sizes kernel = PerDim(c, "kernel_size", 2), stride = PerDim(c, "stride", 2), padding = PerDim(c, "padding", 2),
+              dilation = PerDim(c, "dilation", 2);
+  if (x->rank() != 4 || w->rank() != 2 || scale->rank() != 1) return c.Fail("an integer convolution needs an image");
+  if (!c.ok() || !Positive(c, kernel, "a kernel's size") || !Positive(c, stride, "a stride") ||
+      !Positive(c, dilation, "a dilation"))
+    return;
+  NeedNotNegative(c, padding, "a padding");
+  const Sizes channels = {scale->sizes()[0]};
+  NeedSameSizes(c, c.tensor("offset")->sizes(), channels, "the offset and the scale");
+  if (bias) NeedSameSizes(c, bias->sizes(), channels, "the bias and the scale");
+  Sizes out = {x->sizes()[0], channels[0]};
+  for (int d = 0; d < 2; ++d) {
+    out.push_back(Windows(x->sizes()[2 + d], kernel[d], stride[d], padding[d], dilation[d]));
+    if (ProvablyLess(out.back(), 1)) return c.Fail("the kernel is larger than the input");
+    c.RequireAtLeast(out.back(), 1);
+  }
+  if (Value* added = c.opt_tensor("added")) NeedSameSizes(c, added->sizes(), out, "the tensor that is added");
+  c.Out(c.f("multiplier") != 0 ? DType::kUInt8 : DType::kFloat32, out);
+}
+
 void ConvForward(InferContext& c) {
   Conv k;
   if (!ReadConv(c, k)) return;
@@ -290,6 +313,7 @@ void AffineGrid(InferContext& c) {
 
 constexpr ShapeFamily kFamilies[] = {
     {ConvForward, "conv1d conv2d conv3d"},
+    {IntegerConv, "/slipway.integer_conv.default"},
     {ConvPadding, "conv1d.padding conv2d.padding conv3d.padding _convolution_mode"},
     {ConvTranspose, "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
     {Convolution, "convolution _convolution _convolution.deprecated convolution_overrideable"},

@@ -168,7 +168,8 @@ bool CanUsePacked(const Plan& p, const Step& s, int operand, Packing packing, We
     if (!(wide && (takes == Packable::kFloats || takes == Packable::kFloatsAndBytes)) &&
         !(byte && takes == Packable::kFloatsAndBytes))
       return false;
-  } else if (!byte || takes != Packable::kBytesAndNibbles) {
+  } else if (!byte ||
+             (takes != Packable::kBytesAndNibbles && !(takes == Packable::kBytes && packing == Packing::kNr16K4))) {
     return false;
   }
   const Buffer& b = p.buffers[v.buffer];

@@ -3,6 +3,7 @@
 #if defined(__x86_64__)
 #define SLIPWAY_ISA_NAME "avxvnni"
 #define SLIPWAY_INT8_GEMM_TABLE kInt8GemmAvxVnni
+#define SLIPWAY_INT8_CONV_TABLE kInt8ConvAvxVnni
 #define SLIPWAY_ISA_BYTES 32
 #include "kernels/isa/int8_gemm_isa.inc.h"
 #endif

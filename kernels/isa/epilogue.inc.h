@@ -110,7 +110,7 @@ SLIPWAY_INLINE void EpilogueRowBy(const float* x, const float* residual, float* 
   Store(rest, f(Load(rest), Load(more)));
   for (int64_t j = i; j < n; ++j) out[j] = rest[j - i];
 }
-void EpilogueRow(const float* x, float* out, int64_t n, const Epilogue& e) {
+[[maybe_unused]] void EpilogueRow(const float* x, float* out, int64_t n, const Epilogue& e) {
   const float scale = e.scale != nullptr ? *e.scale : 1.0f, bias = e.bias != nullptr ? *e.bias : 0.0f;
   const float min = e.min, max = e.max;
   auto affine = [ scale, bias ](Vec v, Vec residual) __attribute__((always_inline)) {
@@ -141,7 +141,7 @@ void EpilogueRow(const float* x, float* out, int64_t n, const Epilogue& e) {
   }
 }
 
-void BatchNormScaleBias(const float* mean, const float* variance, double epsilon, int64_t n, float* scale,
+[[maybe_unused]] void BatchNormScaleBias(const float* mean, const float* variance, double epsilon, int64_t n, float* scale,
                         float* bias) {
   typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
   typedef float HalfVec __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));

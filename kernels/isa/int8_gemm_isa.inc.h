@@ -1,9 +1,11 @@
-// An instruction set that differs from another in the integer GEMM only: avxvnni.cc and avx512vnni.cc include this file
-// once, with SLIPWAY_ISA_NAME, SLIPWAY_INT8_GEMM_TABLE and SLIPWAY_ISA_BYTES (of a vector).
+// An instruction set that differs from another in the integer GEMM and convolutions of bytes only: avxvnni.cc and
+// avx512vnni.cc include this file once, with SLIPWAY_ISA_NAME, SLIPWAY_INT8_GEMM_TABLE, SLIPWAY_INT8_CONV_TABLE and
+// SLIPWAY_ISA_BYTES (of a vector).
 #include <cstdint>
 
 #include <immintrin.h>
 
+#include "kernels/isa/int8_conv.h"
 #include "kernels/isa/int8_gemm.h"
 #include "kernels/isa/isa.h"
 
@@ -18,7 +20,19 @@ namespace {
 
 #include "kernels/isa/split_int8_gemm.inc.h"
 
+#include "kernels/isa/math.inc.h"
+
+#include "kernels/isa/epilogue.inc.h"
+
+#include "kernels/isa/int8_conv.inc.h"
+
+#include "kernels/isa/int8_dwconv.inc.h"
+
 }  // namespace
+
+extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
+const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {SLIPWAY_ISA_NAME, kInt8ConvAlgorithm,      Int8Igemm, kDwBlock,
+                                                      ArrangeDepthwise, ArrangeDepthwiseColumns, Int8Dwconv};
 
 extern const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE;
 const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAlgorithm, kNibbleAlgorithm},

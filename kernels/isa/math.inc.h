@@ -238,15 +238,16 @@ SLIPWAY_INLINE void OverRow(const float* x, float* out, int64_t n, F f) {
 
 template <Vec (*F)(Vec)>
 void RowOf(const float* x, float* out, int64_t n) {
-  OverRow(x, out, n, [](Vec v) __attribute__((always_inline)) { return F(v); });
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return F(v); });
 }
-void GeluRow(const float* x, float* out, int64_t n) {
+[[maybe_unused]] void GeluRow(const float* x, float* out, int64_t n) {
   OverRow(
       x, out, n, [](Vec v) __attribute__((always_inline)) {
         return v * 0.5f * (1.0f + ErfQuotient(v * 0.70710678118654752440f));
       });
 }
-void GeluTanhRow(const float* x, float* out, int64_t n) {
+[[maybe_unused]] void GeluTanhRow(const float* x, float* out, int64_t n) {
   OverRow(
       x, out, n, [](Vec v) __attribute__((always_inline)) {
         return v * 0.5f * (1.0f + Tanh(0.79788456080286535588f * (v + 0.044715f * v * v * v)));
@@ -257,9 +258,9 @@ SLIPWAY_INLINE Vec Negative(Vec v) { return -v; }
 SLIPWAY_INLINE Vec HardSwish(Vec v) { return v * HardSigmoid(v); }
 SLIPWAY_INLINE Vec Sin(Vec v) { return SinOf(v, 0); }
 SLIPWAY_INLINE Vec Cos(Vec v) { return SinOf(v, 1); }
-void SqrtRow(const float* x, float* out, int64_t n) {
+[[maybe_unused]] void SqrtRow(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = __builtin_sqrtf(x[i]);
 }
-void RsqrtRow(const float* x, float* out, int64_t n) {
+[[maybe_unused]] void RsqrtRow(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrtf(x[i]);
 }

@@ -139,6 +139,47 @@ void IntegerLinear(PlanContext& c) {
   c.Return(out);
 }
 
+void IntegerConv(PlanContext& c) {
+  Operand x = c.in("input"), w = c.in("weight"), offset = c.in("offset"), scale = c.in("scale"),
+          bias = c.opt_in("bias"), added = c.opt_in("added");
+  if (!c.ok()) return;
+  const std::string activation = c.str("activation");
+  using kernels::Activation;
+  kernels::IntegerConvAttributes a{};
+  bool known = activation == "none";
+  for (auto [name, is] : {std::pair("clamp", Activation::kClamp),
+                          {"silu", Activation::kSilu},
+                          {"hardswish", Activation::kHardSwish},
+                          {"hardsigmoid", Activation::kHardSigmoid},
+                          {"leaky_relu", Activation::kLeakyRelu}})
+    if (activation == name) a.activation = is, known = true;
+  if (!known) return c.Fail("the activation is unknown");
+  if (x.dtype != DType::kUInt8 || w.dtype != DType::kUInt8 || offset.dtype != DType::kInt32 ||
+      scale.dtype != DType::kFloat32 || (bias && bias.dtype != DType::kFloat32) ||
+      (added && added.dtype != DType::kUInt8 && added.dtype != DType::kFloat32))
+    return c.Unsupported("operands of these types");
+  for (auto [name, to] :
+       {std::pair("kernel_size", a.kernel), {"stride", a.stride}, {"padding", a.padding}, {"dilation", a.dilation}}) {
+    const Ints numbers = c.ints(name, 2);
+    if (numbers.size() != 2) return c.Fail("the sizes do not agree");
+    std::copy(numbers.begin(), numbers.end(), to);
+  }
+  a.groups = c.i("groups");
+  a.input_zero = c.i("input_zero_point"), a.added_zero = c.i("added_zero_point");
+  a.zero_point = c.i("zero_point"), a.low = c.i("quant_min"), a.high = c.i("quant_max");
+  a.min = c.f("min"), a.max = c.f("max"), a.added_scale = c.f("added_scale"), a.multiplier = c.f("multiplier");
+  a.parts = (bias ? kernels::kIntegerConvBias : kernels::IntegerConvPart{}) |
+            (added ? kernels::kIntegerConvAdded : kernels::IntegerConvPart{});
+  Operand out = c.ResultChannelsLast();
+  if (!c.ok()) return;
+  const auto image = [](const Operand& t) { return Unsqueeze(t, 2); };
+  std::vector<Operand> in = {image(x), Swap(w, 0, 1), offset, scale};
+  if (bias) in.push_back(bias);
+  if (added) in.push_back(image(added));
+  c.Emit("integer_conv", std::move(in), {image(out)}, DType::kFloat32, a);
+  c.Return(out);
+}
+
 void QuantizeRows(PlanContext& c) {
   Operand x = c.in("input");
   if (!c.ok()) return;
@@ -163,6 +204,7 @@ constexpr PlanFamily kFamilies[] = {
     {QuantizedLinear, "quant_linear", "/slipway.quantized_linear.default"},
     {QuantizedEmbedding, "quant_embedding", "/slipway.quantized_embedding.default"},
     {IntegerLinear, "integer_linear", "/slipway.integer_linear.default"},
+    {IntegerConv, "integer_conv", "/slipway.integer_conv.default"},
     {QuantizeRows, "quantize_rows", "/slipway.quantize_rows.default"},
     {IntMm, "matmul", "_int_mm"},
 };

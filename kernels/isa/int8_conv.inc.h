@@ -1,0 +1,372 @@
+// Convolutions of bytes (int8_conv.h): sums of products, requantization and the indirect GEMM. isa.inc.h and
+// int8_conv_isa.inc.h each include this file once, after simd.inc.h, math.inc.h and epilogue.inc.h, inside their
+// unnamed namespace.
+//
+// A word holds four neighbours of K: unsigned ones of the image, which a step broadcasts, and signed ones of a column
+// of weights. A step adds their four products to the accumulator in the column's lane: one instruction with VNNI
+// (vpdpbusd). Elsewhere both are widened to 16 bits, elements 0 and 2 in one vector, 1 and 3 in another: vpmaddubsw
+// would saturate. Tile: mr × nr = kInt8Mr × 2 vectors of i32 accumulators.
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+constexpr bool kHasByteDot = true;
+constexpr const char* kInt8ConvAlgorithm = "sums of four products (VNNI)";
+#else
+constexpr bool kHasByteDot = false;
+#if defined(__SSE4_1__)
+constexpr const char* kInt8ConvAlgorithm = "16-bit products";
+#else
+constexpr const char* kInt8ConvAlgorithm = "32-bit products";
+#endif
+#endif
+
+// mr: accumulators, weights and a broadcast fill the registers.
+constexpr int kInt8Mr = SLIPWAY_ISA_BYTES == 64   ? (kHasByteDot ? 14 : 12)
+                        : SLIPWAY_ISA_BYTES == 32 ? (kHasByteDot ? 6 : 4)
+                                                  : 3;
+constexpr int64_t kInt8Width = 2 * kLanes;  // nr
+
+// Words as the products take them.
+#if !defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+typedef WordVec ByteQuads;
+typedef WordVec WeightQuads;
+SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }
+SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) { return w; }
+SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    acc += reinterpret_cast<IntVec>(x >> 8 * i & 255) * (reinterpret_cast<IntVec>(w << (24 - 8 * i)) >> 24);
+  return acc;
+}
+#elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+typedef WordVec ByteQuads;
+typedef WordVec WeightQuads;
+SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }
+SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) { return w; }
+SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<IntVec>(
+      _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(acc), reinterpret_cast<__m512i>(x), reinterpret_cast<__m512i>(w)));
+#else
+  return reinterpret_cast<IntVec>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(acc), reinterpret_cast<__m256i>(x),
+                                                          reinterpret_cast<__m256i>(w)));
+#endif
+}
+#else
+typedef int16_t ShortVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+struct ByteQuads {
+  ShortVec even, odd;
+};
+typedef ByteQuads WeightQuads;
+SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) {
+  return {reinterpret_cast<ShortVec>(x & 0x00ff00ff), reinterpret_cast<ShortVec>(x >> 8 & 0x00ff00ff)};
+}
+SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) {
+  const ShortVec s = reinterpret_cast<ShortVec>(w);
+  return {s << 8 >> 8, s >> 8};
+}
+SLIPWAY_INLINE IntVec AddPairs(IntVec acc, ShortVec a, ShortVec b) {
+#if SLIPWAY_ISA_BYTES == 64
+  return acc + reinterpret_cast<IntVec>(_mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif SLIPWAY_ISA_BYTES == 32
+  return acc + reinterpret_cast<IntVec>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return acc + reinterpret_cast<IntVec>(_mm_madd_epi16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#endif
+}
+SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
+  return AddPairs(AddPairs(acc, x.even, w.even), x.odd, w.odd);
+}
+#endif
+
+SLIPWAY_INLINE WordVec BroadcastWord(const uint8_t* p) {
+  uint32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return word - WordVec{};
+}
+
+// ---- Requantization.
+
+typedef uint8_t ByteVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+typedef uint8_t LaneBytes __attribute__((vector_size(kLanes)));  // a byte a lane
+
+// kLanes unsigned bytes, or the first n, as floats.
+SLIPWAY_INLINE Vec FloatsOfBytes(const uint8_t* p, int64_t n) {
+  LaneBytes bytes{};
+  if (n == kLanes) [[likely]]
+    __builtin_memcpy(&bytes, p, kLanes);
+  else
+    __builtin_memcpy(&bytes, p, static_cast<unsigned>(n));
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<Vec>(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(reinterpret_cast<__m128i>(bytes))));
+#elif SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<Vec>(
+      _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(reinterpret_cast<const int64_t&>(bytes)))));
+#else
+  return __builtin_convertvector(__builtin_convertvector(bytes, IntVec), Vec);
+#endif
+}
+
+// Rounded to even; without `saturates` of the caller, all are in the range of i32.
+SLIPWAY_INLINE IntVec RoundedToInts(Vec v) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<IntVec>(_mm512_cvtps_epi32(reinterpret_cast<__m512>(v)));
+#elif SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<IntVec>(_mm256_cvtps_epi32(reinterpret_cast<__m256>(v)));
+#elif defined(__SSE4_1__)
+  return reinterpret_cast<IntVec>(_mm_cvtps_epi32(reinterpret_cast<__m128>(v)));
+#else
+  IntVec i;
+  for (int l = 0; l < kLanes; ++l) i[l] = static_cast<int32_t>(__builtin_rintf(v[l]));
+  return i;
+#endif
+}
+
+// Four vectors of integers plus `zero` as bytes, saturated: one vector after the other or, `interleaved`, four integers
+// of each in turn, which is how vectors come from bytes that were interleaved within lanes of 128 bits.
+SLIPWAY_INLINE ByteVec PackedBytes(IntVec a, IntVec b, IntVec c, IntVec d, int16_t zero, bool interleaved) {
+#if SLIPWAY_ISA_BYTES == 64
+  auto word = [](IntVec v) __attribute__((always_inline)) { return reinterpret_cast<__m512i>(v); };
+  const __m512i by = _mm512_set1_epi16(zero);
+  const __m512i ab = _mm512_adds_epi16(_mm512_packs_epi32(word(a), word(b)), by),
+                cd = _mm512_adds_epi16(_mm512_packs_epi32(word(c), word(d)), by);
+  if (interleaved) return reinterpret_cast<ByteVec>(_mm512_packus_epi16(ab, cd));
+  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  return reinterpret_cast<ByteVec>(_mm512_permutexvar_epi32(order, _mm512_packus_epi16(ab, cd)));
+#elif SLIPWAY_ISA_BYTES == 32
+  auto word = [](IntVec v) __attribute__((always_inline)) { return reinterpret_cast<__m256i>(v); };
+  const __m256i by = _mm256_set1_epi16(zero);
+  const __m256i ab = _mm256_adds_epi16(_mm256_packs_epi32(word(a), word(b)), by),
+                cd = _mm256_adds_epi16(_mm256_packs_epi32(word(c), word(d)), by);
+  if (interleaved) return reinterpret_cast<ByteVec>(_mm256_packus_epi16(ab, cd));
+  const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
+  return reinterpret_cast<ByteVec>(_mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), order));
+#elif defined(__SSE4_1__)  // vectors of four: both orders are the same
+  (void)interleaved;
+  auto word = [](IntVec v) __attribute__((always_inline)) { return reinterpret_cast<__m128i>(v); };
+  const __m128i by = _mm_set1_epi16(zero);
+  return reinterpret_cast<ByteVec>(_mm_packus_epi16(_mm_adds_epi16(_mm_packs_epi32(word(a), word(b)), by),
+                                                    _mm_adds_epi16(_mm_packs_epi32(word(c), word(d)), by)));
+#else
+  (void)interleaved;
+  ByteVec out;
+  const IntVec all[4] = {a, b, c, d};
+  for (int i = 0; i < 4 * kLanes; ++i) {
+    const int32_t v = all[i / kLanes][i % kLanes] + zero;
+    out[i] = static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v);
+  }
+  return out;
+#endif
+}
+SLIPWAY_INLINE ByteVec ClampedBytes(ByteVec v, int32_t low, int32_t high) {
+  const ByteVec least = static_cast<uint8_t>(low) - ByteVec{}, most = static_cast<uint8_t>(high) - ByteVec{};
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<ByteVec>(
+      _mm512_min_epu8(_mm512_max_epu8(reinterpret_cast<__m512i>(v), reinterpret_cast<__m512i>(least)),
+                      reinterpret_cast<__m512i>(most)));
+#else
+  v = v < least ? least : v;
+  return v > most ? most : v;
+#endif
+}
+// The first n bytes of part `i` of four, kLanes each.
+template <int i>
+SLIPWAY_INLINE void StorePart(uint8_t* to, ByteVec v, int64_t n) {
+#if SLIPWAY_ISA_BYTES == 64
+  const __m128i part = _mm512_extracti32x4_epi32(reinterpret_cast<__m512i>(v), i);
+  _mm_mask_storeu_epi8(to, static_cast<__mmask16>((1u << n) - 1), part);
+#else
+  uint8_t bytes[SLIPWAY_ISA_BYTES];
+  __builtin_memcpy(bytes, &v, SLIPWAY_ISA_BYTES);
+  if (n == kLanes) [[likely]]
+    __builtin_memcpy(to, bytes + i * kLanes, kLanes);
+  else
+    __builtin_memcpy(to, bytes + i * kLanes, static_cast<unsigned>(n));
+#endif
+}
+
+// Undoes that order in four vectors of floats.
+SLIPWAY_INLINE void InOrder(Vec* v) {
+  if constexpr (SLIPWAY_ISA_BYTES == 16) return;
+  float in[4 * kLanes], out[4 * kLanes];
+  __builtin_memcpy(in, v, sizeof in);
+  for (int k = 0; k < 4; ++k)
+    for (int l = 0; l < kLanes; ++l) out[l / 4 * 16 + 4 * k + l % 4] = in[k * kLanes + l];
+  __builtin_memcpy(v, out, sizeof out);
+}
+
+// What is stored of R rows of V vectors of columns from j on, n of which count. Vector (r, v) of the sums is
+// sum[r * V + v]; rows are `row` elements apart and begin with element `at` of the result.
+struct Requantizer {
+  const Requantization& q;
+  void* out;
+
+  // kInterleaved: sums, offset, scale and bias are in that order.
+  template <int R, int V, bool kInterleaved = false>
+  SLIPWAY_INLINE void Store(const IntVec* sum, int64_t j, int64_t n, int64_t at, int64_t row) const {
+    Vec y[R * V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Vec scale = Load(q.scale + j + v * kLanes), bias = Load(q.bias + j + v * kLanes);
+#pragma GCC unroll 32
+      for (int r = 0; r < R; ++r) y[r * V + v] = Fma(__builtin_convertvector(sum[r * V + v], Vec), scale, bias);
+    }
+    const bool interleaved = kInterleaved && q.added == nullptr && q.result == DType::kU8;
+    if (kInterleaved && !interleaved) InOrder(y);
+    if (q.added != nullptr) Add<R, V>(n, at, row, y);
+    if (q.activation != Activation::kNone) Activate<R * V>(y);
+    if (q.result == DType::kF32) {
+      float* to = static_cast<float*>(out) + at;
+#pragma GCC unroll 32
+      for (int r = 0; r < R; ++r, to += row)
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) StorePartial(to + v * kLanes, y[r * V + v], Min(kLanes, n - v * kLanes));
+      return;
+    }
+    IntVec ints[R * V];
+    if (q.saturates) {
+      // Beyond these the clamp to bytes decides.
+      const Vec limit = Broadcast(0x1p20f);
+#pragma GCC unroll 32
+      for (int i = 0; i < R * V; ++i) y[i] = Max(-limit, Min(limit, y[i]));
+    }
+#pragma GCC unroll 32
+    for (int i = 0; i < R * V; ++i) ints[i] = RoundedToInts(y[i]);
+    auto* const to = static_cast<uint8_t*>(out) + at;
+    const bool clamps = q.low > 0 || q.high < 255;
+    const auto zero = static_cast<int16_t>(q.zero_point);
+#pragma GCC unroll 16
+    for (int i = 0; i < R * V; i += 4) {
+      const auto of = [&](int k) __attribute__((always_inline)) { return ints[i + k < R * V ? i + k : i]; };
+      ByteVec bytes = PackedBytes(of(0), of(1), of(2), of(3), zero, interleaved);
+      if (clamps) bytes = ClampedBytes(bytes, q.low, q.high);
+      StoreFour<R, V>(to, bytes, i, n, row);
+    }
+  }
+
+ private:
+  template <int R, int V>
+  SLIPWAY_INLINE void StoreFour(uint8_t* to, ByteVec bytes, int i, int64_t n, int64_t row) const {
+#if SLIPWAY_ISA_BYTES == 64
+    if constexpr (V == 2)
+      if (n == 2 * kLanes) [[likely]] {
+        const auto all = reinterpret_cast<__m512i>(bytes);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / V * row), _mm512_castsi512_si256(all));
+        if (i / V + 1 < R)
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (i / V + 1) * row), _mm512_extracti64x4_epi64(all, 1));
+        return;
+      }
+    if constexpr (V == 4)
+      if (n == 4 * kLanes) [[likely]] {
+        _mm512_storeu_si512(to + i / V * row, reinterpret_cast<__m512i>(bytes));
+        return;
+      }
+#elif SLIPWAY_ISA_BYTES == 32
+    if constexpr (V == 4)
+      if (n == 4 * kLanes) [[likely]] {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / V * row), reinterpret_cast<__m256i>(bytes));
+        return;
+      }
+#endif
+    auto part = [&]<int k>() __attribute__((always_inline)) {
+      if (i + k >= R * V) return;
+      const int r = (i + k) / V, v = (i + k) % V;
+      const int64_t some = Min(kLanes, n - v * kLanes);
+      if (some > 0) StorePart<k>(to + r * row + v * kLanes, bytes, some);
+    };
+    part.template operator()<0>(), part.template operator()<1>();
+    part.template operator()<2>(), part.template operator()<3>();
+  }
+  template <int R, int V>
+  SLIPWAY_INLINE void Add(int64_t n, int64_t at, int64_t row, Vec* y) const {
+    const Vec scale = Broadcast(q.added_scale);
+    if (q.added_dtype == DType::kF32) {
+      const float* from = static_cast<const float*>(q.added) + at;
+#pragma GCC unroll 32
+      for (int r = 0; r < R; ++r, from += row)
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v)
+          if (n > v * kLanes)
+            y[r * V + v] = Fma(LoadPartial(from + v * kLanes, Min(kLanes, n - v * kLanes)), scale, y[r * V + v]);
+      return;
+    }
+    const uint8_t* from = static_cast<const uint8_t*>(q.added) + at;
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r, from += row)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        if (n > v * kLanes)
+          y[r * V + v] = Fma(FloatsOfBytes(from + v * kLanes, Min(kLanes, n - v * kLanes)), scale, y[r * V + v]);
+  }
+  template <int N>
+  SLIPWAY_INLINE void Activate(Vec* y) const {
+    Epilogue e;
+    e.activation = q.activation, e.min = q.min, e.max = q.max;
+    ApplyActivation<N>(e, y);
+    if (q.result == DType::kF32) return;
+#pragma GCC unroll 32
+    for (int i = 0; i < N; ++i) y[i] = Materialize(y[i] * q.multiplier);
+  }
+};
+
+// ---- Indirect GEMM.
+
+// R rows from i on × V vectors of columns from j on.
+template <int R, int V>
+__attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t i, int64_t j) {
+  IntVec sum[R * V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const IntVec offset = LoadInts(g.after.offset + j + v * kLanes);
+#pragma GCC unroll 32
+    for (int r = 0; r < R; ++r) sum[r * V + v] = offset;
+  }
+  constexpr int kRowPointers = (R + 2) / 3;
+  int64_t stride = g.x_stride;
+  const uint8_t* const x = g.x + i * stride;
+  const int8_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 4;
+  const int64_t panel = g.w_panel_stride;
+  for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride) {
+    const uint8_t* a[kRowPointers];
+#pragma GCC unroll 5
+    for (int r = 0; r < kRowPointers; ++r) a[r] = x + g.segments[segment] + 3 * r * stride;
+    const int8_t* b = w;
+#pragma GCC unroll 1
+    for (int64_t p = 0; p < g.k; p += 4, b += 4 * kPanel) {
+      WeightQuads weights[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        weights[v] = QuadsOfWeights(LoadWords(b + v * kLanes / kPanel * panel + v * kLanes % kPanel * 4));
+#pragma GCC unroll 32
+      for (int r = 0; r < R; ++r) {
+        const ByteQuads one = QuadsOfBytes(BroadcastWord(a[r / 3] + r % 3 * stride + p));
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sum[r * V + v] = AddProducts(sum[r * V + v], one, weights[v]);
+      }
+      asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
+    }
+  }
+  Requantizer{g.after, g.out}.template Store<R, V>(sum, j, g.n - j, i * g.out_stride + j, g.out_stride);
+}
+
+// `rows` rows, at most R.
+template <int V, int R>
+SLIPWAY_INLINE void Int8IgemmRows(const Int8IgemmParams& g, int64_t rows, int64_t i, int64_t j) {
+  if (rows == R) return Int8IgemmTile<R, V>(g, i, j);
+  if constexpr (R > 1) Int8IgemmRows<V, R - 1>(g, rows, i, j);
+}
+template <int V>
+SLIPWAY_INLINE void Int8IgemmColumns(const Int8IgemmParams& g, int64_t j) {
+  // The last two tiles are evened out.
+  for (int64_t i = 0; i < g.m;) {
+    const int64_t left = g.m - i, rows = left <= kInt8Mr      ? left
+                                         : left < 2 * kInt8Mr ? (left + 1) / 2
+                                                              : int64_t{kInt8Mr};
+    Int8IgemmRows<V, kInt8Mr>(g, rows, i, j);
+    i += rows;
+  }
+}
+void Int8Igemm(const Int8IgemmParams& g) {
+  int64_t j = 0;
+  for (; g.n - j > kLanes; j += kInt8Width) Int8IgemmColumns<2>(g, j);
+  for (; j < g.n; j += kLanes) Int8IgemmColumns<1>(g, j);
+}

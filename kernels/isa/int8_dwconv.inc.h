@@ -1,0 +1,159 @@
+// Depthwise convolutions of bytes (int8_conv.h). Included behind int8_conv.inc.h.
+//
+// Bytes of four kernel rows at a pixel become words, so that a step adds the products of four kernel rows to each
+// channel: interleaving within lanes of 128 bits leaves vector v of a block with channels 16 · lane + 4 · v + {0, 1, 2,
+// 3}, which is how the weights are arranged and what packing the sums to bytes undoes. Tile: pixels × four vectors.
+
+constexpr int64_t kDwBlock = SLIPWAY_ISA_BYTES;  // channels
+constexpr int kDwPixels = SLIPWAY_ISA_BYTES == 64 ? 5 : 2;
+
+void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t quads, int8_t* to) {
+  const int64_t panel_count = (channels + kPanel - 1) / kPanel, panel = quads * 4 * kPanel;
+  for (int64_t first = 0; first < panel_count; first += kDwBlock / kPanel)
+    for (int64_t quad = 0; quad < quads; ++quad)
+      for (int v = 0; v < 4; ++v)
+        for (int64_t lane = 0; lane < kDwBlock / kPanel; ++lane, to += 16) {
+          if (first + lane < panel_count)
+            __builtin_memcpy(to, panels + (first + lane) * panel + quad * 4 * kPanel + v * 16, 16);
+          else
+            __builtin_memset(to, 0, 16);
+        }
+}
+
+void ArrangeDepthwiseColumns(const uint32_t* from, int64_t channels, uint32_t* to) {
+  for (int64_t c = 0; c < channels; c += kDwBlock, to += kDwBlock)
+    for (int64_t i = 0; i < kDwBlock; ++i) {
+      const int64_t channel = c + i % kLanes / 4 * 16 + i / kLanes * 4 + i % 4;
+      to[i] = channel < channels ? from[channel] : 0;
+    }
+}
+
+// The first n of a block of bytes.
+SLIPWAY_INLINE ByteVec LoadBlock(const uint8_t* p, int64_t n) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<ByteVec>(_mm512_maskz_loadu_epi8(n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1, p));
+#else
+  ByteVec v{};
+  __builtin_memcpy(&v, p, static_cast<unsigned>(n));
+  return v;
+#endif
+}
+SLIPWAY_INLINE ByteVec LoadBlock(const uint8_t* p) {
+  ByteVec v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// Words of four rows of bytes, in the order that is stated above.
+SLIPWAY_INLINE void Interleave(ByteVec a, ByteVec b, ByteVec c, ByteVec d, WordVec (&to)[4]) {
+#if SLIPWAY_ISA_BYTES == 64
+  const auto w = [](ByteVec v) __attribute__((always_inline)) { return reinterpret_cast<__m512i>(v); };
+  const __m512i low[2] = {_mm512_unpacklo_epi8(w(a), w(b)), _mm512_unpacklo_epi8(w(c), w(d))};
+  const __m512i high[2] = {_mm512_unpackhi_epi8(w(a), w(b)), _mm512_unpackhi_epi8(w(c), w(d))};
+  to[0] = reinterpret_cast<WordVec>(_mm512_unpacklo_epi16(low[0], low[1]));
+  to[1] = reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(low[0], low[1]));
+  to[2] = reinterpret_cast<WordVec>(_mm512_unpacklo_epi16(high[0], high[1]));
+  to[3] = reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(high[0], high[1]));
+#elif SLIPWAY_ISA_BYTES == 32
+  const auto w = [](ByteVec v) __attribute__((always_inline)) { return reinterpret_cast<__m256i>(v); };
+  const __m256i low[2] = {_mm256_unpacklo_epi8(w(a), w(b)), _mm256_unpacklo_epi8(w(c), w(d))};
+  const __m256i high[2] = {_mm256_unpackhi_epi8(w(a), w(b)), _mm256_unpackhi_epi8(w(c), w(d))};
+  to[0] = reinterpret_cast<WordVec>(_mm256_unpacklo_epi16(low[0], low[1]));
+  to[1] = reinterpret_cast<WordVec>(_mm256_unpackhi_epi16(low[0], low[1]));
+  to[2] = reinterpret_cast<WordVec>(_mm256_unpacklo_epi16(high[0], high[1]));
+  to[3] = reinterpret_cast<WordVec>(_mm256_unpackhi_epi16(high[0], high[1]));
+#else
+  for (int v = 0; v < 4; ++v)
+    for (int l = 0; l < 4; ++l) {
+      const int at = 4 * v + l;
+      to[v][l] = static_cast<uint32_t>(a[at]) | static_cast<uint32_t>(b[at]) << 8 | static_cast<uint32_t>(c[at]) << 16 |
+                 static_cast<uint32_t>(d[at]) << 24;
+    }
+#endif
+}
+
+// Output pixels [at, at + P) × a block of channels from c on, n of which count. W is the kernel's width and S its
+// stride, W 0 for any. kInside: all rows and columns that are read are in the image, and the block is whole.
+template <int W, int S, int P, bool kInside>
+__attribute__((noinline)) void Int8DwconvTile(const Int8DwconvParams& g, const int8_t* w, int64_t c, int64_t n,
+                                              int64_t at, int64_t count) {
+  IntVec sum[P][4];
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) sum[p][v] = LoadInts(g.after.offset + c + v * kLanes);
+  const ByteVec padding = g.padding - ByteVec{};
+  const int64_t first = at * g.stride - g.pad, quads = (g.height + 3) / 4;
+  const auto load = [&](int64_t y, int64_t column) __attribute__((always_inline)) {
+    if (y >= g.height) return ByteVec{};
+    const uint8_t* const row = g.rows[y];
+    if constexpr (kInside) return LoadBlock(row + column * g.x_pixel_stride + c);
+    if (row == nullptr || column < 0 || column >= g.columns) return padding;
+    return LoadBlock(row + column * g.x_pixel_stride + c, n);
+  };
+  const auto words = [&](int64_t quad, int64_t column, WordVec(&to)[4]) __attribute__((always_inline)) {
+    const int64_t y = 4 * quad;
+    Interleave(load(y, column), load(y + 1, column), load(y + 2, column), load(y + 3, column), to);
+  };
+  const auto weight = [&](int64_t z, int64_t quad, int v) __attribute__((always_inline)) {
+    return QuadsOfWeights(LoadWords(w + ((z * quads + quad) * 4 + v) * SLIPWAY_ISA_BYTES));
+  };
+  for (int64_t quad = 0; quad < quads; ++quad) {
+    if constexpr (W > 0) {
+#pragma GCC unroll 40
+      for (int i = 0; i < (P - 1) * S + W; ++i) {
+        WordVec x[4];
+        words(quad, first + i, x);
+#pragma GCC unroll 8
+        for (int z = 0; z < W; ++z)
+          if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; ++v)
+              sum[(i - z) / S][v] = AddProducts(sum[(i - z) / S][v], QuadsOfBytes(x[v]), weight(z, quad, v));
+      }
+    } else {
+      for (int64_t z = 0; z < g.width; ++z)
+        for (int p = 0; p < P; ++p) {
+          WordVec x[4];
+          words(quad, first + p * g.stride + z * g.dilation, x);
+          for (int v = 0; v < 4; ++v) sum[p][v] = AddProducts(sum[p][v], QuadsOfBytes(x[v]), weight(z, quad, v));
+        }
+    }
+  }
+  const Requantizer to{g.after, g.out};
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p) {
+    if (!kInside && p >= count) break;
+    to.Store<1, 4, true>(sum[p], c, n, (at + p) * g.out_pixel_stride + c, g.out_pixel_stride);
+  }
+}
+
+template <int W, int S>
+void Int8DwconvRow(const Int8DwconvParams& g) {
+  constexpr int P = kDwPixels;
+  bool rows_inside = true;
+  for (int64_t y = 0; y < g.height; ++y) rows_inside = rows_inside && g.rows[y] != nullptr;
+  const int64_t block_bytes = g.width * ((g.height + 3) / 4) * 4 * SLIPWAY_ISA_BYTES;
+  for (int64_t at = 0; at < g.n; at += P) {
+    const int64_t count = Min(P, g.n - at), first = at * g.stride - g.pad;
+    const bool inside =
+        W > 0 && rows_inside && count == P && first >= 0 && first + (P - 1) * g.stride + g.width <= g.columns;
+    const int8_t* w = g.w;
+    for (int64_t c = 0; c < g.channels; c += kDwBlock, w += block_bytes) {
+      const int64_t n = Min(kDwBlock, g.channels - c);
+      if (inside && n == kDwBlock)
+        Int8DwconvTile<W, S, P, true>(g, w, c, n, at, count);
+      else
+        Int8DwconvTile<W, S, P, false>(g, w, c, n, at, count);
+    }
+  }
+}
+void Int8Dwconv(const Int8DwconvParams& g) {
+  if (g.dilation == 1 && (g.stride == 1 || g.stride == 2)) {
+    const bool two = g.stride == 2;
+    if (g.width == 3) return two ? Int8DwconvRow<3, 2>(g) : Int8DwconvRow<3, 1>(g);
+    if (g.width == 5) return two ? Int8DwconvRow<5, 2>(g) : Int8DwconvRow<5, 1>(g);
+    if (g.width == 7) return two ? Int8DwconvRow<7, 2>(g) : Int8DwconvRow<7, 1>(g);
+  }
+  Int8DwconvRow<0, 0>(g);
+}
