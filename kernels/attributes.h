@@ -247,6 +247,19 @@ struct QuantizeRowsAttributes {
   auto Fields() { return std::tie(asymmetric, low, high, eps); }
 };
 
+// quantize: round(x · multiplier) + zero_point, kept in low..high.
+struct QuantizeAttributes {
+  int64_t zero_point, low, high;
+  double multiplier;
+  auto Fields() { return std::tie(zero_point, low, high, multiplier); }
+};
+// dequantize: (x - zero_point) · scale.
+struct DequantizeAttributes {
+  int64_t zero_point;
+  double scale;
+  auto Fields() { return std::tie(zero_point, scale); }
+};
+
 // Convolutions, by spatial dim. The numbers of groups may be an expression.
 template <typename Int = int64_t>
 struct ConvAttributes {

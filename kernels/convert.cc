@@ -43,8 +43,8 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
       return RoundRow(to, n, as);
     }
     if (half) return RoundRow(to, n, as);
-    // All of these have every number of i8.
-    if (dtype == DType::kI8 && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as)))
+    // All of these have every number of a byte.
+    if ((dtype == DType::kI8 || dtype == DType::kU8) && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as)))
       return BestIsa().elementwise.convert_to_f32(from, dtype, to, n);
   }
   if (dtype == DType::kBool) {  // whatever byte is there
@@ -74,7 +74,8 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
 template <typename T>
 void StoreRow(const T* from, int64_t n, void* to, DType dtype, int64_t stride) {
   if constexpr (std::is_same_v<T, float>)
-    if (IsHalf(dtype) && stride == 1) return BestIsa().elementwise.convert_from_f32(from, to, dtype, n);
+    if ((IsHalf(dtype) || dtype == DType::kU8 || dtype == DType::kI8) && stride == 1)
+      return BestIsa().elementwise.convert_from_f32(from, to, dtype, n);
   WithAnyType(dtype, [&]<typename S>() {
     S* p = static_cast<S*>(to);
     for (int64_t i = 0; i < n; ++i) p[i * stride] = Convert<S>(from[i]);

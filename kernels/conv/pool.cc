@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/conv/pool_bytes.h"
 #include "kernels/conv/pool_f32.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
@@ -103,6 +104,9 @@ const char* MaxPool(const Call& c, const MaxPoolAttributes& a) {
       MaxPoolF32(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, a.dilation), c.workers, *c.scratch))
     return nullptr;
   if (c.scratch->querying()) return nullptr;
+  if (c.out.size() == 1 &&
+      MaxPoolBytes(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, a.dilation), c.workers))
+    return nullptr;
   WithComputeType(c.in[0].dtype, [&]<typename T>() {
     Largest<T>(c, [&](int d, int64_t i) {
       int64_t begin = i * a.stride[d] - a.padding[d];

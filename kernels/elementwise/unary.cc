@@ -112,6 +112,24 @@ const char* ComplementRow(const RowCall& r) {
   return nullptr;
 }
 
+// In f32, as programs with bytes state it.
+const char* QuantizeRow(const RowCall& r) {
+  QuantizeAttributes a{};
+  constexpr int64_t kMost = 1 << 10;
+  if (!ReadAttributes(r.ints, r.floats, &a) || std::abs(a.zero_point) > kMost || a.low < -kMost || a.high > kMost ||
+      a.low > a.high)
+    return kAttributesMalformed;
+  if (r.type != DType::kF32) return "the operator is for f32";
+  BestIsa().elementwise.quantize(static_cast<const float*>(r.in[0]), static_cast<float*>(r.out), r.n,
+                                 static_cast<float>(a.multiplier), static_cast<float>(a.zero_point),
+                                 static_cast<float>(a.low), static_cast<float>(a.high));
+  return nullptr;
+}
+constexpr auto kDequantize = [](auto x, const DequantizeAttributes& a) {
+  using T = decltype(x);
+  return (x - T(a.zero_point)) * T(a.scale);
+};
+
 template <auto F, bool kIntegers = false>
 constexpr Kernel Unary(std::string_view name) {
   return RowKernel<UnaryRow<F, kIntegers>, 1>(name);
@@ -251,6 +269,8 @@ constexpr Kernel kKernels[] = {
                                       : std::nearbyint(x * T(a.power)) / T(a.power);
               }>("round_decimals"),
     RowKernel<SoftplusRow, 1, SoftplusAttributes>("softplus"),
+    RowKernel<QuantizeRow, 1, QuantizeAttributes>("quantize"),
+    UnaryWith<DequantizeAttributes, kDequantize>("dequantize"),
 };
 
 }  // namespace

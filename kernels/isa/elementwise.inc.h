@@ -68,11 +68,21 @@ SLIPWAY_INLINE void ConvertToF32From(const S* x, float* out, int64_t n) {
   for (; i + kLanes <= n; i += kLanes) Store(out + i, LoadAs(x + i));
   for (; i < n; ++i) out[i] = ToFloat(x[i]);
 }
+void BytesToF32(const uint8_t* x, float* out, int64_t n) {
+  typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    Store(out + i,
+          __builtin_convertvector(__builtin_convertvector(*reinterpret_cast<const Bytes*>(x + i), IntVec), Vec));
+  for (; i < n; ++i) out[i] = static_cast<float>(x[i]);
+}
 void ConvertToF32(const void* x, DType dtype, float* out, int64_t n) {
   if (dtype == DType::kBF16)
     ConvertToF32From(static_cast<const BF16Bits*>(x), out, n);
   else if (dtype == DType::kI8)
     ConvertToF32From(static_cast<const int8_t*>(x), out, n);
+  else if (dtype == DType::kU8)
+    BytesToF32(static_cast<const uint8_t*>(x), out, n);
   else
     ConvertToF32From(static_cast<const _Float16*>(x), out, n);
 }
@@ -85,7 +95,38 @@ SLIPWAY_INLINE UintVec RoundToBf16(Vec v) {
   const UintVec number = reinterpret_cast<UintVec>(v == v);
   return (rounded & number) | (0x7fc0 & ~number);
 }
+void F32ToBytes(const float* x, uint8_t* out, int64_t n) {
+  typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
+  const auto bytes = [](Vec v) __attribute__((always_inline)) {
+    v = v < 0x1p31f && v > -0x1p31f ? v : Vec{};  // NaN, too
+    return __builtin_convertvector(__builtin_convertvector(v, IntVec), Bytes);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) *reinterpret_cast<Bytes*>(out + i) = bytes(Load(x + i));
+  if (i == n) return;
+  float rest[kLanes] = {};
+  for (int64_t l = 0; i + l < n; ++l) rest[l] = x[i + l];
+  const Bytes last = bytes(Load(rest));
+  for (int64_t l = 0; i + l < n; ++l) out[i + l] = last[l];
+}
+void QuantizeFloats(const float* x, float* out, int64_t n, float by, float zero, float low, float high) {
+  // Beyond these the clamp decides; within, the sum with 1.5 · 2^23 is rounded to an integer, ties to even.
+  constexpr float kLimit = 4096, kTie = 0x1.8p23f;
+  const auto rounded = [&](Vec v) __attribute__((always_inline)) {
+    v = Min(Max(Materialize(v * by), Broadcast(-kLimit)), Broadcast(kLimit));  // NaN: -kLimit
+    v = Materialize(Materialize(v + kTie) - kTie) + zero;
+    return Min(Max(v, Broadcast(low)), Broadcast(high));
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, rounded(Load(x + i)));
+  if (i == n) return;
+  float rest[kLanes] = {};
+  for (int64_t l = 0; i + l < n; ++l) rest[l] = x[i + l];
+  Store(rest, rounded(Load(rest)));
+  for (int64_t l = 0; i + l < n; ++l) out[i + l] = rest[l];
+}
 void ConvertFromF32(const float* x, void* out, DType dtype, int64_t n) {
+  if (dtype == DType::kU8 || dtype == DType::kI8) return F32ToBytes(x, static_cast<uint8_t*>(out), n);
   int64_t i = 0;
   if (dtype == DType::kBF16) {
     uint16_t* to = static_cast<uint16_t*>(out);

@@ -219,7 +219,8 @@ struct Requantizer {
 #pragma GCC unroll 32
       for (int r = 0; r < R; ++r, to += row)
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) StorePartial(to + v * kLanes, y[r * V + v], Min(kLanes, n - v * kLanes));
+        for (int v = 0; v < V; ++v)
+          if (n > v * kLanes) StorePartial(to + v * kLanes, y[r * V + v], Min(kLanes, n - v * kLanes));
       return;
     }
     IntVec ints[R * V];

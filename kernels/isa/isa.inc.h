@@ -69,6 +69,7 @@ const Isa SLIPWAY_ISA_TABLE = {
                     FirRow,
                     ConvertToF32,
                     ConvertFromF32,
+                    QuantizeFloats,
                     TransposeWords,
                     DuplicateRow,
                     EpilogueRow,

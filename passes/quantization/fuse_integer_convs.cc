@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -28,38 +27,6 @@ using ir::Value;
 
 // The only user of v, which is no output.
 Node* OnlyUser(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v) ? v->users()[0] : nullptr; }
-
-// The number that a tensor of one element is: filled, or stored.
-std::optional<double> StoredNumber(const Value* v) {
-  while (const Value* source = CastSource(v)) v = source;
-  if (const Node* n = Producer(v, "aten.full.default"); n && v->type().StaticNumel() == 1) {
-    const ir::Scalar number = ir::ArgReader(*n).scalar("fill_value");
-    return number.is_constant() ? std::optional(number.d) : std::nullopt;
-  }
-  const ir::TensorRef* t = StoredTensor(v);
-  if (!t || t->numel() != 1) return std::nullopt;
-  const auto bytes = ir::ReadDense(*t);
-  if (!bytes.ok()) return std::nullopt;
-  const auto as = [&]<typename T>() -> std::optional<double> {
-    T x;
-    if (bytes->size() != sizeof x) return std::nullopt;
-    std::memcpy(&x, bytes->data(), sizeof x);
-    return static_cast<double>(x);
-  };
-  switch (t->dtype) {
-    case ir::DType::kFloat32: return as.template operator()<float>();
-    case ir::DType::kFloat64: return as.template operator()<double>();
-    case ir::DType::kInt64: return as.template operator()<int64_t>();
-    case ir::DType::kInt32: return as.template operator()<int32_t>();
-    case ir::DType::kInt8: return as.template operator()<int8_t>();
-    case ir::DType::kUInt8: return as.template operator()<uint8_t>();
-    default: return std::nullopt;
-  }
-}
-
-bool IsOneBlock(const ir::Ints& block) {
-  return std::all_of(block.begin(), block.end(), [](int64_t b) { return b == -1; });
-}
 
 // Bytes with one scale and zero point, both constant, and the floats that they stand for, in f32.
 struct Parameters {

@@ -101,6 +101,37 @@ Value* EmitRows(ir::Builder& b, const Dequantized& d, Value* indices) {
                 {d.input, d.scale, d.zero_point, indices, d.block_size[1], d.arithmetic, d.dtype}, NamedArguments(d));
 }
 
+std::optional<double> StoredNumber(const Value* v) {
+  while (const Value* source = CastSource(v)) v = source;
+  if (const ir::Node* n = Producer(v, "aten.full.default"); n && v->type().StaticNumel() == 1) {
+    const ir::Scalar number = ir::ArgReader(*n).scalar("fill_value");
+    return number.is_constant() ? std::optional(number.d) : std::nullopt;
+  }
+  const ir::TensorRef* t = StoredTensor(v);
+  if (!t || t->numel() != 1) return std::nullopt;
+  const auto bytes = ir::ReadDense(*t);
+  if (!bytes.ok()) return std::nullopt;
+  const auto as = [&]<typename T>() -> std::optional<double> {
+    T x;
+    if (bytes->size() != sizeof x) return std::nullopt;
+    std::memcpy(&x, bytes->data(), sizeof x);
+    return static_cast<double>(x);
+  };
+  switch (t->dtype) {
+    case ir::DType::kFloat32: return as.template operator()<float>();
+    case ir::DType::kFloat64: return as.template operator()<double>();
+    case ir::DType::kInt64: return as.template operator()<int64_t>();
+    case ir::DType::kInt32: return as.template operator()<int32_t>();
+    case ir::DType::kInt8: return as.template operator()<int8_t>();
+    case ir::DType::kUInt8: return as.template operator()<uint8_t>();
+    default: return std::nullopt;
+  }
+}
+
+bool IsOneBlock(const ir::Ints& block_size) {
+  return std::all_of(block_size.begin(), block_size.end(), [](int64_t b) { return b == -1; });
+}
+
 std::string_view MatrixOf(const ir::Node& n) {
   const std::string_view op = n.op_name(), name = op == "aten.linear.default"                             ? "weight"
                                                   : op == "aten.matmul.default"                           ? "other"

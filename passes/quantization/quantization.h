@@ -84,6 +84,11 @@ const ir::TensorRef* StoredTensor(const ir::Value* v);
 // their dtype. nullopt where they cannot be told.
 std::optional<std::pair<int64_t, int64_t>> StoredRange(const ir::Value* v);
 
+// The number that a tensor of one element is: filled, or stored.
+std::optional<double> StoredNumber(const ir::Value* v);
+// Whether blocks are all of each dim: one scale for the tensor.
+bool IsOneBlock(const ir::Ints& block_size);
+
 // What a view or conversion is of.
 inline ir::Value* FirstArgument(const ir::Node& n) { return n.Get(n.op().args[0].name).value(); }
 // The source of a conversion to another dtype; null for other values.

@@ -1,7 +1,10 @@
 // Quantized products: linear with a matrix of small integers (kernels/gemm/dequant_linear.h) and rows of such a matrix,
 // which decompose where the kernel does not take it, and products of integers. Everything else about quantization is
 // arithmetic (passes/decompositions/quant.cc).
+#include <cmath>
+
 #include "base/text.h"
+#include "passes/quantization/quantization.h"
 #include "planner/lowering/rules.h"
 
 namespace slipway::planner {
@@ -139,6 +142,45 @@ void IntegerLinear(PlanContext& c) {
   c.Return(out);
 }
 
+// The number of an argument that is a tensor of one element, known now; what has others is computed by its
+// decomposition.
+std::optional<double> NumberOf(PlanContext& c, std::string_view name) {
+  const ir::Value* v = c.node().Get(name).value();
+  return v ? passes::StoredNumber(v) : std::optional(0.0);
+}
+// Whether a quantization of bytes is of one constant scale, in f32.
+bool IsOfBytes(PlanContext& c, DType bytes) {
+  const auto scale = NumberOf(c, "scale"), zero = NumberOf(c, "zero_point");
+  const bool fits = IsByte(bytes) && passes::IsOneBlock(c.ints("block_size")) &&
+                    c.dtype("arithmetic") == DType::kFloat32 && scale && zero && std::isfinite(*scale) && *scale > 0 &&
+                    std::abs(*zero) <= 255 && *zero == std::floor(*zero);
+  if (!fits) c.Unsupported("other scales than one constant one");
+  return fits;
+}
+void Quantize(PlanContext& c) {
+  Operand x = c.in("input");
+  if (!c.ok() || !IsOfBytes(c, c.out_dtype())) return;
+  const DType of_scale = c.node().Get("scale").value()->dtype();
+  const int64_t low = c.i("quant_min"), high = c.i("quant_max");
+  if (x.dtype != DType::kFloat32 || (of_scale != DType::kFloat32 && of_scale != DType::kFloat64) || low < -128 ||
+      high > 255 || low > high)
+    return c.Unsupported("quantization of these types");
+  // The reciprocal is rounded to f32, whichever type the scale has.
+  const kernels::QuantizeAttributes a{static_cast<int64_t>(*NumberOf(c, "zero_point")), low, high,
+                                      static_cast<double>(static_cast<float>(1 / *NumberOf(c, "scale")))};
+  c.Return(c.Map("quantize", {x}, c.Result(), DType::kFloat32, a));
+}
+void Dequantize(PlanContext& c) {
+  Operand x = c.in("input");
+  if (!c.ok() || !IsOfBytes(c, x.dtype)) return;
+  const bool plain = c.node().Get("scale_dtype").is_none() && c.str("zero_point_domain") == "int" &&
+                     c.node().Get("scale").value()->dtype() == DType::kFloat32 && c.out_dtype() == DType::kFloat32;
+  if (!plain) return c.Unsupported("dequantization to these types");
+  c.Return(
+      c.Map("dequantize", {x}, c.Result(), DType::kFloat32,
+            kernels::DequantizeAttributes{static_cast<int64_t>(*NumberOf(c, "zero_point")), *NumberOf(c, "scale")}));
+}
+
 void IntegerConv(PlanContext& c) {
   Operand x = c.in("input"), w = c.in("weight"), offset = c.in("offset"), scale = c.in("scale"),
           bias = c.opt_in("bias"), added = c.opt_in("added");
@@ -204,6 +246,8 @@ constexpr PlanFamily kFamilies[] = {
     {QuantizedLinear, "quant_linear", "/slipway.quantized_linear.default"},
     {QuantizedEmbedding, "quant_embedding", "/slipway.quantized_embedding.default"},
     {IntegerLinear, "integer_linear", "/slipway.integer_linear.default"},
+    {Quantize, "quantize", "/slipway.quantize.default"},
+    {Dequantize, "dequantize", "/slipway.dequantize.default"},
     {IntegerConv, "integer_conv", "/slipway.integer_conv.default"},
     {QuantizeRows, "quantize_rows", "/slipway.quantize_rows.default"},
     {IntMm, "matmul", "_int_mm"},
