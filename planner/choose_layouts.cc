@@ -26,7 +26,7 @@ constexpr int64_t kMaxNchwChannels = 4;   // up to this many channels, convoluti
 
 bool IsImage(const ir::Value* v) {
   return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) &&
-         v->dtype() == ir::DType::kFloat32;
+         (v->dtype() == ir::DType::kFloat32 || v->dtype() == ir::DType::kUInt8);
 }
 // Whether the outputs have the layout of the operands.
 bool PropagatesLayout(const ir::Node& n) {
@@ -35,7 +35,8 @@ bool PropagatesLayout(const ir::Node& n) {
 }
 bool IsConvolution(const ir::Node& n) {
   const std::string_view name = n.op().base;
-  return name == "conv1d" || name == "conv2d" || name == "convolution" || name == "conv_transpose2d";
+  return name == "conv1d" || name == "conv2d" || name == "convolution" || name == "conv_transpose2d" ||
+         name == "integer_conv";
 }
 
 class Regions {
@@ -80,6 +81,8 @@ double Elements(const ir::Value* v) {
 
 // The time that NHWC saves, in multiplications; nullopt where the convolution has no NHWC algorithm.
 std::optional<double> BenefitOf(const ir::Node& n) {
+  // Convolutions of bytes have no other algorithms, and reorder what lies otherwise.
+  if (n.op().base == "integer_conv") return kReorderCost * (Elements(n.Get("input").value()) + Elements(n.output(0)));
   ir::ArgReader c(n);
   const ir::Value *x = n.Get("input").value(), *w = n.Get("weight").value(), *out = n.output(0);
   if (!c.ok() || !IsImage(x) || !IsImage(w) || !IsImage(out)) return std::nullopt;

@@ -168,7 +168,7 @@ void Quantize(PlanContext& c) {
   // The reciprocal is rounded to f32, whichever type the scale has.
   const kernels::QuantizeAttributes a{static_cast<int64_t>(*NumberOf(c, "zero_point")), low, high,
                                       static_cast<double>(static_cast<float>(1 / *NumberOf(c, "scale")))};
-  c.Return(c.Map("quantize", {x}, c.Result(), DType::kFloat32, a));
+  c.Return(c.Map("quantize", {x}, c.ResultLike(x), DType::kFloat32, a));
 }
 void Dequantize(PlanContext& c) {
   Operand x = c.in("input");
@@ -177,7 +177,7 @@ void Dequantize(PlanContext& c) {
                      c.node().Get("scale").value()->dtype() == DType::kFloat32 && c.out_dtype() == DType::kFloat32;
   if (!plain) return c.Unsupported("dequantization to these types");
   c.Return(
-      c.Map("dequantize", {x}, c.Result(), DType::kFloat32,
+      c.Map("dequantize", {x}, c.ResultLike(x), DType::kFloat32,
             kernels::DequantizeAttributes{static_cast<int64_t>(*NumberOf(c, "zero_point")), *NumberOf(c, "scale")}));
 }
 
