@@ -293,7 +293,9 @@ absl::Status Form(Node* layer) {
   ir::Builder b(*layer->graph(), t.last, t.last->source());
   constexpr ir::DType kF32 = ir::DType::kFloat32, kI32 = ir::DType::kInt32;
   Value *x = image->bytes, *bytes = w->bytes;
-  const ir::SymInts out_sizes = b.SizesOf(layer->output());
+  ir::SymInts rows;  // of a linear layer's result
+  for (int d = 0; l->linear && d + 1 < l->input->rank(); ++d) rows.push_back(b.Size(image->bytes, d));
+  rows.push_back(outs);
   if (l->linear) {
     x = b.Call("aten.reshape.default", {x, ir::SymInts{-1, sizes[1], 1, 1}});
     bytes = b.Call("aten.reshape.default", {bytes, ir::Ints{outs, sizes[1], 1, 1}});
@@ -319,7 +321,7 @@ absl::Status Form(Node* layer) {
                      ints(l->padding), ints(l->dilation), l->groups, image->of.zero_point, t.added_of.scale,
                      t.added_of.zero_point, std::string(t.activation), t.min, t.max},
                     std::move(named));
-  if (l->linear) y = b.Call("aten.reshape.default", {y, out_sizes});
+  if (l->linear) y = b.Call("aten.reshape.default", {y, rows});
   if (!b.ok()) return b.status();
   ReplaceNode(t.last, {y});
   return absl::OkStatus();
@@ -374,6 +376,7 @@ absl::Status FormIntegerConvs(ir::Program& p) {
   if (quantizations.empty()) return absl::OkStatus();
   for (Node* n : quantizations)
     if (absl::Status s = MakeUnsigned(n); !s.ok()) return s;
+  if (absl::Status s = EliminateDeadCode(p); !s.ok()) return s;  // what was of int8 reads what tails are
   quantizations.clear();
   for (Node* n : *p.graph) {
     if (n->op_name() == "slipway.quantize.default") quantizations.push_back(n);
