@@ -108,7 +108,8 @@ void Check(const Case& k, unsigned seed) {
   a.activation = k.activation, a.min = k.activation == Activation::kLeakyRelu ? -0.25 : -0.5, a.max = kInfinity;
   a.added_scale = k.added == Case::kFloats ? 1 : 0.013, a.multiplier = k.bytes ? 1 / 0.017 : 0;
   if (k.added == Case::kFloats) a.added_zero = 0;
-  a.parts = (k.bias ? kIntegerConvBias : 0) | (k.added != Case::kNothing ? kIntegerConvAdded : 0);
+  if (k.bias) a.parts |= kIntegerConvBias;
+  if (k.added != Case::kNothing) a.parts |= kIntegerConvAdded;
 
   // The weights as the kernel takes them.
   const int64_t columns = k.groups == 1 || depthwise ? k.o : k.groups * up(outs, kPanel);
