@@ -19,12 +19,14 @@
 #include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "driver/inspect/shapes.h"
+#include "driver/quantize/pt2e.h"
 #include "driver/quantize/quantize.h"
 #include "dynamic_shapes/rewrite.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
 #include "passes/narrow_floats.h"
+#include "quantizer/pt2e/recipe.h"
 #include "weights/make_weights.h"
 
 namespace slipway::driver {
@@ -233,9 +235,13 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   if (o.quantize.empty()) return absl::OkStatus();
   if (c.archive.programs.size() != 1)
     return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), kHowToDivide);
+  const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
+  if (quantizer::pt2e::IsRecipe(o.quantize)) {
+    ASSIGN_OR_RETURN(c.summary.quantized, QuantizeByRecipe(c.program(), o, folder, &c.summary.lines));
+    return CheckRequired(o, *c.summary.quantized);
+  }
   const bool aten = target.passes.empty();  // nothing legalizes the program: it is spelled in torch's operators
-  ASSIGN_OR_RETURN(c.summary.quantized,
-                   QuantizeProgram(c.program(), o, aten, o.output.empty() ? "." : FolderOf(o.output)));
+  ASSIGN_OR_RETURN(c.summary.quantized, QuantizeProgram(c.program(), o, aten, folder));
   return CheckRequired(o, *c.summary.quantized);
 }
 

@@ -20,6 +20,7 @@
 #include "io/inflated.h"
 #include "weights/cast.h"
 #include "weights/names.h"
+#include "quantizer/pt2e/recipe.h"
 #include "weights/quantized/model_config.h"
 #include "weights/tensor_parallel.h"
 
@@ -264,6 +265,9 @@ void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report,
 // The tensors with quantized weights in place of those that the configuration names.
 absl::Status WriteQuantized(Conversion& c, Chosen chosen, exporters::SafetensorsOptions options) {
   const ConvertOptions& o = c.options;
+  if (quantizer::pt2e::IsRecipe(o.quantize))
+    return UsageError(text::StrCat(o.quantize, " is for exported programs, which say what is computed"),
+                      "int8-weight-only, 8da4w, … quantize the weights of checkpoints");
   if (o.tp > 0) return UsageError("--tp does not go with --quantize", "split first, then quantize each rank's file");
   ASSIGN_OR_RETURN(const std::optional<Ranks> ranks, RanksOf(o));
   ASSIGN_OR_RETURN(QuantizedCheckpoint q, QuantizeCheckpoint(o, std::move(chosen.tensors), &c.summary.lines));

@@ -1,7 +1,6 @@
 // A program, quantized before its passes run: which of its parameters are weights of linear layers the graph says.
 // Codes, scales and zero points go to a scratch file.
 #include <algorithm>
-#include <mutex>
 #include <set>
 
 #include "base/status_macros.h"
@@ -10,6 +9,7 @@
 #include "driver/edge/diagnostic.h"
 #include "driver/quantize/calibrate.h"
 #include "driver/quantize/quantize.h"
+#include "driver/quantize/scratch_tensors.h"
 #include "io/crc32.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
@@ -68,38 +68,6 @@ class CodeChecksum {
   bool in_order_ = true;
   uint64_t end_ = 0;
   uint32_t crc_ = 0;
-};
-
-// Tensors whose bytes lie in the scratch file behind `begin`, put there by several threads. They can be read once the
-// file has been mapped.
-class ScratchTensors {
- public:
-  ScratchTensors(io::ScratchFile& file, uint64_t begin) : file_(file), end_(begin) {}
-
-  absl::StatusOr<ir::TensorRef> Add(DType dtype, const std::vector<int64_t>& sizes, const std::string& bytes) {
-    constexpr uint64_t kAlignment = 64;
-    auto storage = std::make_shared<ir::Storage>();
-    storage->size = bytes.size();
-    uint64_t at;
-    {
-      const std::lock_guard lock(mutex_);
-      at = (end_ + kAlignment - 1) / kAlignment * kAlignment;
-      end_ = at + bytes.size();
-      added_.emplace_back(storage, at);
-    }
-    RETURN_IF_ERROR(file_.WriteAt(at, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
-    return ir::TensorRef{std::move(storage), dtype, sizes, ir::ContiguousStrides(sizes), 0};
-  }
-
-  void Map(const std::shared_ptr<io::MappedFile>& file) {
-    for (const auto& [storage, at] : added_) storage->bytes = io::Bytes(io::FileRange{file, at, storage->size});
-  }
-
- private:
-  io::ScratchFile& file_;
-  std::mutex mutex_;
-  uint64_t end_;
-  std::vector<std::pair<std::shared_ptr<ir::Storage>, uint64_t>> added_;  // and where they lie
 };
 
 // What scales are stored as. torchao's are f32 although they were rounded to the weight's dtype: those of groups are

@@ -1,0 +1,363 @@
+"""slipway's pt2e-x86 and pt2e-xnnpack beside torchao's PT2E flow (prepare_pt2e, calibration, convert_pt2e) on the same
+programs and data: the same values become integers, with the same numbers."""
+
+import json
+import os
+import pathlib
+import subprocess
+import warnings
+
+import numpy
+import onnxruntime
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import (
+    X86InductorQuantizer,
+    get_default_x86_inductor_quantization_config,
+)
+from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
+Q = torch.ops.quantized_decomposed
+QUANTIZE = (Q.quantize_per_tensor.default, Q.quantize_per_channel.default)
+DEQUANTIZE = (Q.dequantize_per_tensor.default, Q.dequantize_per_channel.default)
+
+
+def conv_bn(i, o, k=3, stride=1, groups=1):
+    return [nn.Conv2d(i, o, k, stride, k // 2, groups=groups, bias=False), nn.BatchNorm2d(o)]
+
+
+class Residual(nn.Module):
+    """A residual net of ResNet's blocks, each ReLU a module of its own: torchao refuses those that are shared."""
+
+    class Block(nn.Module):
+        def __init__(self, i, o, stride):
+            super().__init__()
+            self.one = nn.Sequential(*conv_bn(i, o, 3, stride), nn.ReLU(inplace=True), *conv_bn(o, o))
+            self.skip = nn.Sequential(*conv_bn(i, o, 1, stride)) if stride > 1 else nn.Identity()
+            self.relu = nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            y = self.one(x)
+            y += self.skip(x)
+            return self.relu(y)
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(*conv_bn(3, 16, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.blocks = nn.Sequential(self.Block(16, 16, 1), self.Block(16, 24, 2), self.Block(24, 24, 1))
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(24, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(self.pool(self.blocks(self.stem(x))), 1))
+
+
+class Depthwise(nn.Module):
+    """MobileNet's inverted residuals, with ReLU6 and Hardswish."""
+
+    class Block(nn.Module):
+        def __init__(self, c, act):
+            super().__init__()
+            self.body = nn.Sequential(
+                *conv_bn(c, 2 * c, 1), act(), *conv_bn(2 * c, 2 * c, 3, 1, 2 * c), act(), *conv_bn(2 * c, c, 1)
+            )
+
+        def forward(self, x):
+            return x + self.body(x)
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(*conv_bn(3, 16, 3, 2), nn.Hardswish())
+        self.blocks = nn.Sequential(self.Block(16, nn.ReLU6), self.Block(16, nn.Hardswish), *conv_bn(16, 32, 1))
+        self.act = nn.ReLU6()
+        self.dropout = nn.Dropout(0.2)
+        self.fc = nn.Linear(32, 10)
+
+    def forward(self, x):
+        return self.fc(self.dropout(self.act(self.blocks(self.stem(x))).mean([2, 3])))
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(*conv_bn(3, 16), nn.SiLU())
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.reduce, self.expand = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1)
+        self.act, self.gate = nn.SiLU(), nn.Sigmoid()
+        self.out = nn.Sequential(*conv_bn(16, 8, 1), nn.Hardtanh(-2, 2))
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x * self.gate(self.expand(self.act(self.reduce(self.pool(x)))))
+        return self.out(x * x)
+
+
+class Dense(nn.Module):
+    """DenseNet's concatenations and average pools."""
+
+    class Layer(nn.Module):
+        def __init__(self, i):
+            super().__init__()
+            self.norm, self.relu = nn.BatchNorm2d(i), nn.ReLU()
+            self.body = nn.Sequential(*conv_bn(i, 16, 1), nn.ReLU(), nn.Conv2d(16, 8, 3, padding=1))
+
+        def forward(self, x):
+            return torch.cat([x, self.body(self.relu(self.norm(x)))], 1)
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(*conv_bn(3, 16), nn.ReLU())
+        self.layers = nn.Sequential(self.Layer(16), self.Layer(24))
+        self.a, self.b = nn.Conv2d(32, 8, 1), nn.Conv2d(32, 8, 3, padding=1)
+        self.pool = nn.AvgPool2d(2)
+        self.last = nn.Conv2d(16, 4, 1)
+
+    def forward(self, x):
+        x = self.layers(self.stem(x))
+        return self.last(self.pool(torch.cat([self.a(x), self.b(x)], 1)))
+
+
+class Unet(nn.Module):
+    """Transposed convolutions, concatenations across the net, a result that other layers read, too."""
+
+    def __init__(self):
+        super().__init__()
+
+        def block(i, o):
+            return nn.Sequential(*conv_bn(i, o), nn.ReLU(), *conv_bn(o, o), nn.ReLU())
+
+        self.down1, self.down2, self.bottom = block(3, 8), block(8, 16), block(16, 32)
+        self.pool1, self.pool2 = nn.MaxPool2d(2), nn.MaxPool2d(2)
+        self.up2, self.up1 = nn.ConvTranspose2d(32, 16, 2, 2), nn.ConvTranspose2d(16, 8, 2, 2)
+        self.norm1 = nn.BatchNorm2d(8)
+        self.dec2, self.dec1 = block(32, 16), block(16, 8)
+        self.head = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        a = self.down1(x)
+        b = self.down2(self.pool1(a))
+        y = self.bottom(self.pool2(b))
+        y = self.dec2(torch.cat([self.up2(y), b], 1))
+        y = self.dec1(torch.cat([self.norm1(self.up1(y)), a], 1))
+        return self.head(y), y
+
+
+class Mlp(nn.Module):
+    """Linear layers with all that torchao takes behind them, on images cut into rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(3, 32, 8, 8)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(32, 64), nn.Linear(64, 32), nn.Linear(32, 32, bias=False)
+        self.fc4, self.fc5 = nn.Linear(32, 32), nn.Linear(32, 8)
+        self.gelu, self.tanh, self.leaky, self.relu = nn.GELU(), nn.Tanh(), nn.LeakyReLU(), nn.ReLU()
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = x + self.fc2(self.gelu(self.fc1(x)))
+        x = self.relu(self.fc3(x) + x)
+        x = self.leaky(self.fc4(x)) * torch.matmul(x, self.fc4.weight)
+        return self.tanh(self.fc5(x * 0.5 + 3))
+
+
+class Functional(nn.Module):
+    """Functions instead of modules: torchao takes some of them in strict exports and none in others."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, padding=1)
+        self.c = nn.Conv1d(8, 8, 3)
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.a(x)), 2)
+        x = F.conv2d(x, self.a.weight[:, :1].transpose(0, 1).expand(3, 8, 3, 3)) if False else x
+        y = F.hardswish(self.b(x))
+        y = F.relu_(self.b(y).add_(x)) * y
+        y = F.avg_pool2d(F.conv2d(y, self.b.weight, stride=2), 2)
+        return self.relu(self.c(y.flatten(2)))
+
+
+NETS = {c.__name__: c for c in (Residual, Depthwise, SqueezeExcite, Dense, Unet, Mlp, Functional)}
+
+
+def make(net, strict=False):
+    """A net with running statistics that are not the first, exported, and samples."""
+    torch.manual_seed(sum(map(ord, net)))
+    m = NETS[net]().train()
+    with torch.no_grad():
+        for p in m.parameters():
+            p.mul_(1.5)
+        for _ in range(3):
+            m(torch.randn(4, 3, 32, 32) * 1.2 + 0.3)
+    m.eval()
+    samples = [torch.randn(2, 3, 32, 32) * (0.6 + 0.2 * i) + 0.1 for i in range(6)]
+    return torch.export.export(m, (samples[0],), strict=strict), samples
+
+
+def x86(**options):
+    return X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config(**options))
+
+
+def xnnpack(**options):
+    return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**options))
+
+
+def by_torchao(program, samples, quantizer):
+    prepared = prepare_pt2e(program.module(), quantizer)
+    with torch.no_grad():
+        for x in samples:
+            prepared(x)
+    return convert_pt2e(prepared)
+
+
+def slipway(*arguments, status=0):
+    done = subprocess.run([SLIPWAY, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def by_slipway(folder, program, samples, config, *options, name="q.pt2"):
+    torch.export.save(program, folder / "model.pt2")
+    save_file({"input.0": torch.stack(samples)}, folder / "data.safetensors")
+    slipway("quantize", folder / "model.pt2", "--config", config, "--calibration", folder / "data.safetensors", "-o",
+            folder / name, *options)  # fmt: skip
+    return folder / name
+
+
+def constant(gm, node):
+    return getattr(gm, node.target) if "." not in node.target else gm.get_parameter_or_buffer(node.target)
+
+
+def attribute(gm, path):
+    for part in path.split("."):
+        gm = getattr(gm, part)
+    return gm
+
+
+# Operators that functionalization names otherwise.
+PLAIN = {"relu_": "relu", "add_": "add", "mul_": "mul", "hardtanh_": "hardtanh", "silu_": "silu",
+         "hardswish_": "hardswish", "relu6_": "relu6"}  # fmt: skip
+
+
+def plain(target):
+    name = str(target).removeprefix("aten.")
+    head, _, rest = name.partition(".")
+    return f"{PLAIN.get(head, head)}.{rest}"
+
+
+def describe(gm):
+    """What is computed: a line for each node that reads or makes something, dequantized values by their numbers. Values
+    are named by how they are computed, so that names and the order of independent nodes do not matter."""
+    names, facts, numbers = {}, [], []
+    counts = {}
+
+    def of(argument):
+        if isinstance(argument, torch.fx.Node):
+            return names[argument]
+        if isinstance(argument, (list, tuple)):
+            return "[" + ",".join(map(of, argument)) + "]"
+        return "" if isinstance(argument, (float, torch.dtype, bool)) else str(argument)
+
+    for n in gm.graph.nodes:
+        if n.op == "placeholder":
+            names[n] = f"input{len([m for m in names if m.op == 'placeholder'])}"
+        elif n.op == "get_attr":
+            t = attribute(gm, n.target)
+            names[n] = f"constant{tuple(t.shape)}{t.dtype}" if isinstance(t, torch.Tensor) else "graph"
+        elif n.op == "call_function":
+            if n.target in DEQUANTIZE:
+                source, scale, zero = n.args[:3]
+                if isinstance(scale, torch.fx.Node):
+                    scale, zero = attribute(gm, scale.target), attribute(gm, zero.target)
+                stored = attribute(gm, source.target) if source.op == "get_attr" else None
+                what = "folded" if stored is not None else names[source.args[0]]
+                names[n] = f"dq({what})"
+                numbers.append((names[n], scale, zero, n.args[-3:], stored))
+                continue
+            if n.target in QUANTIZE:
+                names[n] = f"q({names[n.args[0]]})"
+                continue
+            key = plain(n.target)
+            counts[key] = counts.get(key, 0) + 1
+            names[n] = f"{key}#{counts[key]}"
+            facts.append(f"{names[n]}({','.join(of(a) for a in n.args)})")
+        elif n.op == "output":
+            facts.append("output" + of(n.args[0] if len(n.args[0]) > 1 else n.args[0][0]))
+    return facts, numbers
+
+
+def same(ours, theirs, *, exact=False):
+    """The same nodes read the same quantized values; numbers agree: of weights to the bit, of activations as far as the
+    floats do that they come from."""
+    a, b = describe(ours), describe(theirs)
+    assert a[0] == b[0]
+
+    def sets(numbers):
+        return {(name, tuple(rest)) for name, _, _, rest, stored in numbers if stored is None}
+
+    assert sets(a[1]) == sets(b[1])
+    activations = [{name: (s, z) for name, s, z, _, stored in x[1] if stored is None} for x in (a, b)]
+    for name, (scale, zero) in activations[0].items():
+        other = activations[1][name]
+        if isinstance(scale, torch.Tensor):
+            assert torch.equal(scale, other[0]) and torch.equal(zero, other[1]), name
+        else:
+            assert scale == pytest.approx(other[0], rel=1e-5), name
+            assert zero == other[1], name
+    stored = [[x for x in y[1] if x[4] is not None] for y in (a, b)]
+    assert len(stored[0]) == len(stored[1])
+    for (_, s, z, rest, codes), (_, s2, z2, rest2, codes2) in zip(*stored):
+        assert rest == rest2 and torch.equal(codes, codes2) and codes.dtype == codes2.dtype
+        if isinstance(s, torch.Tensor):
+            assert torch.equal(s, s2) and s.dtype == s2.dtype and torch.equal(z, z2) and z.dtype == z2.dtype
+        else:
+            assert s == s2 and z == z2
+    return len(activations[0]), len(stored[0])
+
+
+def close(a, b, steps):
+    """Results of the same integers up to rounding: here and there a number at the edge of two integers takes the other,
+    which may move others."""
+    a, b = (torch.as_tensor(x).flatten().double() for x in (a, b))
+    scale = b.abs().max()
+    assert ((a - b).norm() / b.norm()).item() < steps, ((a - b).norm() / b.norm(), (a - b).abs().max() / scale)
+
+
+def outputs(x):
+    return list(x) if isinstance(x, (tuple, list)) else [x]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("net", NETS)
+def test_x86(net, strict, tmp_path):
+    program, samples = make(net, strict)
+    theirs = by_torchao(program, samples, x86())
+    path = by_slipway(tmp_path, program, samples, "pt2e-x86")
+    ours = torch.export.load(path).module()
+    activations, weights = same(ours, theirs)
+    assert activations > 0 and weights > 0
+    for x in samples[:2]:
+        for a, b in zip(outputs(ours(x)), outputs(theirs(x))):
+            close(a, b, 2e-3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("net", NETS)
+def test_xnnpack(net, per_channel, tmp_path):
+    program, samples = make(net, net == "Dense")
+    theirs = by_torchao(program, samples, xnnpack(is_per_channel=per_channel))
+    path = by_slipway(tmp_path, program, samples, "pt2e-xnnpack" + (":per-channel" if per_channel else ""))
+    ours = torch.export.load(path).module()
+    activations, weights = same(ours, theirs)
+    assert activations > 0 and weights > 0
+    for a, b in zip(outputs(ours(samples[0])), outputs(theirs(samples[0]))):
+        close(a, b, 1e-2)
