@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torchao.quantization.pt2e import observer as obs
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import (
     X86InductorQuantizer,
@@ -171,17 +172,78 @@ class Functional(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.a, self.b = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, padding=1)
+        self.a, self.b, self.d = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 1)
         self.c = nn.Conv1d(8, 8, 3)
         self.relu = nn.ReLU()
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.a(x)), 2)
-        x = F.conv2d(x, self.a.weight[:, :1].transpose(0, 1).expand(3, 8, 3, 3)) if False else x
         y = F.hardswish(self.b(x))
-        y = F.relu_(self.b(y).add_(x)) * y
+        y = F.relu_(self.d(y).add_(x)) * y
         y = F.avg_pool2d(F.conv2d(y, self.b.weight, stride=2), 2)
         return self.relu(self.c(y.flatten(2)))
+
+
+OBSERVE = pathlib.Path(SLIPWAY).parent / "observe_tensors"
+
+
+def observe(folder, tensors, config, *options, status=0):
+    save_file({f"{i:03}": t.contiguous() for i, t in enumerate(tensors)}, folder / "observed.safetensors")
+    done = subprocess.run([OBSERVE, config, folder / "observed.safetensors", *options], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+SHAPES = {
+    "normal": lambda x: x,
+    "relu": torch.relu,
+    "hardswish": lambda x: F.hardswish(2 * x),
+    "exp": torch.exp,
+    "relu6": F.relu6,
+    "narrow": lambda x: 1e-4 * x + 3,
+    "infinite": lambda x: torch.where(x > 2, torch.inf, x),
+    "constant": lambda x: torch.full_like(x, 0.3) if len(x) % 2 else x,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name, observer", [
+    ("histogram", obs.HistogramObserver), ("min-max", obs.MinMaxObserver),
+    ("moving-average", obs.MovingAverageMinMaxObserver)])  # fmt: skip
+def test_observers(name, observer, shape, tmp_path):
+    if shape == "infinite" and name != "histogram":
+        torch.manual_seed(0)
+        assert "not finite" in observe(tmp_path, [SHAPES[shape](torch.randn(1000))], f"pt2e-x86:observer={name}",
+                                       status=1)  # fmt: skip
+        return
+    for k, (config, dtype, low, high) in enumerate([
+        ("pt2e-x86", torch.uint8, 0, 255), ("pt2e-x86:reduce-range", torch.uint8, 0, 127),
+        ("pt2e-xnnpack", torch.int8, -128, 127)]):  # fmt: skip
+        torch.manual_seed(sum(map(ord, shape)) + k)
+        tensors = [SHAPES[shape](torch.randn(100 + 997 * i) * (0.5 + torch.rand(()))) for i in range(1 + 2 * k)]
+        theirs = observer(dtype=dtype, quant_min=low, quant_max=high, eps=2**-12)
+        for t in tensors:
+            theirs(t)
+        scale, zero = theirs.calculate_qparams()
+        ours = observe(tmp_path, tensors, config + ("," if ":" in config else ":") + f"observer={name}").split()
+        assert (float.fromhex(ours[0]), int(ours[1])) == (scale.item(), zero.item())
+
+
+def test_weight_observers(tmp_path):
+    torch.manual_seed(0)
+    w = torch.randn(40, 8, 3, 3) * torch.logspace(-9, 2, 40)[:, None, None, None]
+    w[3] = w[3].abs()
+    for config, theirs in [
+        ("pt2e-x86", obs.PerChannelMinMaxObserver(0, torch.int8, torch.per_channel_symmetric, quant_min=-128,
+                                                  quant_max=127, eps=2**-12)),
+        ("pt2e-xnnpack:per-channel", obs.PerChannelMinMaxObserver(0, torch.int8, torch.per_channel_symmetric,
+                                                                  quant_min=-127, quant_max=127, eps=2**-12)),
+        ("pt2e-xnnpack", obs.MinMaxObserver(torch.int8, torch.per_tensor_symmetric, quant_min=-127, quant_max=127,
+                                            eps=2**-12)),
+    ]:  # fmt: skip
+        theirs(w)
+        ours = [float.fromhex(x) for x in observe(tmp_path, [w], config, "weight").split()]
+        assert ours == theirs.calculate_qparams()[0].tolist()
 
 
 NETS = {c.__name__: c for c in (Residual, Depthwise, SqueezeExcite, Dense, Unet, Mlp, Functional)}
@@ -197,7 +259,7 @@ def make(net, strict=False):
         for _ in range(3):
             m(torch.randn(4, 3, 32, 32) * 1.2 + 0.3)
     m.eval()
-    samples = [torch.randn(2, 3, 32, 32) * (0.6 + 0.2 * i) + 0.1 for i in range(6)]
+    samples = [torch.randn(2, 3, 32, 32) * (0.6 + 0.2 * i) + 0.1 for i in range(4)]
     return torch.export.export(m, (samples[0],), strict=strict), samples
 
 
@@ -229,10 +291,6 @@ def by_slipway(folder, program, samples, config, *options, name="q.pt2"):
     slipway("quantize", folder / "model.pt2", "--config", config, "--calibration", folder / "data.safetensors", "-o",
             folder / name, *options)  # fmt: skip
     return folder / name
-
-
-def constant(gm, node):
-    return getattr(gm, node.target) if "." not in node.target else gm.get_parameter_or_buffer(node.target)
 
 
 def attribute(gm, path):
@@ -293,7 +351,7 @@ def describe(gm):
     return facts, numbers
 
 
-def same(ours, theirs, *, exact=False):
+def same(ours, theirs):
     """The same nodes read the same quantized values; numbers agree: of weights to the bit, of activations as far as the
     floats do that they come from."""
     a, b = describe(ours), describe(theirs)
@@ -304,14 +362,17 @@ def same(ours, theirs, *, exact=False):
 
     assert sets(a[1]) == sets(b[1])
     activations = [{name: (s, z) for name, s, z, _, stored in x[1] if stored is None} for x in (a, b)]
+    moved = []
     for name, (scale, zero) in activations[0].items():
         other = activations[1][name]
         if isinstance(scale, torch.Tensor):
             assert torch.equal(scale, other[0]) and torch.equal(zero, other[1]), name
-        else:
-            assert scale == pytest.approx(other[0], rel=1e-5), name
-            assert zero == other[1], name
-    stored = [[x for x in y[1] if x[4] is not None] for y in (a, b)]
+        elif scale != pytest.approx(other[0], rel=1e-5) or zero != other[1]:
+            # A last bit of an activation may move the end of a range to the next of 2048 bins.
+            assert scale == pytest.approx(other[0], rel=1.2e-3) and abs(zero - other[1]) <= 1, name
+            moved.append(name)
+    assert len(moved) <= 1, moved
+    stored = [sorted((x for x in y[1] if x[4] is not None), key=lambda x: x[4].numpy().tobytes()) for y in (a, b)]
     assert len(stored[0]) == len(stored[1])
     for (_, s, z, rest, codes), (_, s2, z2, rest2, codes2) in zip(*stored):
         assert rest == rest2 and torch.equal(codes, codes2) and codes.dtype == codes2.dtype
@@ -322,12 +383,22 @@ def same(ours, theirs, *, exact=False):
     return len(activations[0]), len(stored[0])
 
 
-def close(a, b, steps):
-    """Results of the same integers up to rounding: here and there a number at the edge of two integers takes the other,
-    which may move others."""
-    a, b = (torch.as_tensor(x).flatten().double() for x in (a, b))
-    scale = b.abs().max()
-    assert ((a - b).norm() / b.norm()).item() < steps, ((a - b).norm() / b.norm(), (a - b).abs().max() / scale)
+def with_scales_of(ours, theirs):
+    """Our program with the other's scales of activations: it must then compute the same numbers, where a last bit of a
+    scale may move a number at the edge of two integers, and with it others."""
+    scales = {name: (scale, zero) for name, scale, zero, _, stored in describe(theirs)[1] if stored is None}
+    numbers = iter([n[0] for n in describe(ours)[1]])
+    for n in ours.graph.nodes:
+        if n.target is Q.dequantize_per_tensor.default:
+            name = next(numbers)
+            if name in scales:
+                for node in (n, n.args[0]):
+                    if node.op == "call_function":
+                        node.args = (node.args[0], *scales[name], *node.args[3:])
+        elif n.target in DEQUANTIZE:
+            next(numbers)
+    ours.recompile()
+    return ours
 
 
 def outputs(x):
@@ -335,8 +406,9 @@ def outputs(x):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize(
+    "net, strict", [(net, False) for net in NETS] + [("Residual", True), ("Dense", True), ("Functional", True)]
+)
 def test_x86(net, strict, tmp_path):
     program, samples = make(net, strict)
     theirs = by_torchao(program, samples, x86())
@@ -344,14 +416,14 @@ def test_x86(net, strict, tmp_path):
     ours = torch.export.load(path).module()
     activations, weights = same(ours, theirs)
     assert activations > 0 and weights > 0
+    ours = with_scales_of(ours, theirs)
     for x in samples[:2]:
-        for a, b in zip(outputs(ours(x)), outputs(theirs(x))):
-            close(a, b, 2e-3)
+        for a, b in zip(outputs(ours(x)), outputs(theirs(x)), strict=True):
+            torch.testing.assert_close(a, b)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("net, per_channel", [(net, i % 2 == 1) for i, net in enumerate(NETS)])
 def test_xnnpack(net, per_channel, tmp_path):
     program, samples = make(net, net == "Dense")
     theirs = by_torchao(program, samples, xnnpack(is_per_channel=per_channel))
@@ -359,5 +431,6 @@ def test_xnnpack(net, per_channel, tmp_path):
     ours = torch.export.load(path).module()
     activations, weights = same(ours, theirs)
     assert activations > 0 and weights > 0
-    for a, b in zip(outputs(ours(samples[0])), outputs(theirs(samples[0]))):
-        close(a, b, 1e-2)
+    ours = with_scales_of(ours, theirs)
+    for a, b in zip(outputs(ours(samples[0])), outputs(theirs(samples[0])), strict=True):
+        torch.testing.assert_close(a, b)
