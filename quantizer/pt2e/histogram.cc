@@ -9,13 +9,13 @@
 namespace slipway::quantizer::pt2e {
 namespace {
 
-// torch.sum() of contiguous floats: four vectors side by side, cascaded every 16 rows of them.
-float SumAsTorch(const float* x, int64_t n, int lanes) {
+// torch.sum() of contiguous floats on x86, whatever the processor has: four vectors of eight side by side, cascaded
+// every 16 rows of them.
+float SumAsTorch(const float* x, int64_t n) {
   constexpr int kRows = 4, kLevels = 4;
-  constexpr size_t kMostLanes = 16;
-  using Vector = std::array<float, kMostLanes>;
-  const auto width = static_cast<size_t>(lanes);
-  const int64_t vectors = n / lanes, steps = vectors / kRows;
+  constexpr int64_t kLanes = 8;
+  using Vector = std::array<float, kLanes>;
+  const int64_t vectors = n / kLanes, steps = vectors / kRows;
   int log = 0;
   while ((int64_t{1} << log) < steps) ++log;
   const int power = std::max(4, log / kLevels);
@@ -23,10 +23,10 @@ float SumAsTorch(const float* x, int64_t n, int lanes) {
 
   Vector sums[kLevels][kRows] = {};
   const auto add = [&](Vector& to, const float* from) {
-    for (size_t l = 0; l < width; ++l) to[l] += from[l];
+    for (size_t l = 0; l < kLanes; ++l) to[l] += from[l];
   };
   const auto add_step = [&](int64_t i) {
-    for (int r = 0; r < kRows; ++r) add(sums[0][r], x + (i * kRows + r) * lanes);
+    for (int r = 0; r < kRows; ++r) add(sums[0][r], x + (i * kRows + r) * kLanes);
   };
   int64_t i = 0;
   while (i + level <= steps) {
@@ -43,12 +43,12 @@ float SumAsTorch(const float* x, int64_t n, int lanes) {
   for (int j = 1; j < kLevels; ++j)
     for (int r = 0; r < kRows; ++r) add(sums[0][r], sums[j][r].data());
   Vector& total = sums[0][0];
-  for (int64_t v = steps * kRows; v < vectors; ++v) add(total, x + v * lanes);
+  for (int64_t v = steps * kRows; v < vectors; ++v) add(total, x + v * kLanes);
   for (int r = 1; r < kRows; ++r) add(total, sums[0][r].data());
 
   float sum = 0;
-  for (int64_t k = vectors * lanes; k < n; ++k) sum += x[k];
-  for (size_t l = 0; l < width; ++l) sum += total[l];
+  for (int64_t k = vectors * kLanes; k < n; ++k) sum += x[k];
+  for (float partial : total) sum += partial;
   return sum;
 }
 
@@ -114,7 +114,7 @@ void RangeHistogram::Add(const float* x, int64_t n, float low, float high) {
 void RangeHistogram::Widen(float low, float high, const std::vector<float>& added) {
   std::vector<float> moved(kBins);
   if (min_ == max_) {
-    const float all = SumAsTorch(counts_.data(), kBins, lanes_);
+    const float all = SumAsTorch(counts_.data(), kBins);
     Count(&min_, 1, low, high, kBins, &moved);
     for (float& c : moved) c *= all;
   } else {
@@ -151,13 +151,13 @@ double RangeHistogram::Error(int first, int last, double bin_width) const {
     sum += density * Cubes(least, end - end_center);
     loss[static_cast<size_t>(b)] = sum;
   }
-  return SumAsTorch(loss.data(), kBins, lanes_);
+  return SumAsTorch(loss.data(), kBins);
 }
 
 std::pair<float, float> RangeHistogram::Search() const {
   const float width = (max_ - min_) / static_cast<float>(kBins);
   const double exact_width = (static_cast<double>(max_) - static_cast<double>(min_)) / kBins;
-  const double total = SumAsTorch(counts_.data(), kBins, lanes_);
+  const double total = SumAsTorch(counts_.data(), kBins);
   std::vector<float> cumulated(kBins);
   double sum = 0;
   for (size_t b = 0; b < kBins; ++b) cumulated[b] = static_cast<float>(sum += static_cast<double>(counts_[b]));

@@ -13,9 +13,7 @@ namespace slipway::quantizer::pt2e {
 
 class RangeHistogram {
  public:
-  // `vector_lanes` is how many floats torch's sums take at once: 16 with AVX-512, else 8. The last bit of a sum depends
-  // on it.
-  explicit RangeHistogram(int vector_lanes) : lanes_(vector_lanes), counts_(kBins) {}
+  RangeHistogram() : counts_(kBins) {}
 
   // Counts finite numbers, of which there is at least one and `low` is the least and `high` the greatest.
   void Add(const float* x, int64_t n, float low, float high);
@@ -37,7 +35,6 @@ class RangeHistogram {
   void Widen(float low, float high, const std::vector<float>& added);
   double Error(int first, int last, double bin_width) const;
 
-  int lanes_;
   float min_ = std::numeric_limits<float>::infinity(), max_ = -std::numeric_limits<float>::infinity();
   std::vector<float> counts_;
 };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "base/status_macros.h"
 #include "quantizer/loops/loops.h"
@@ -11,9 +10,6 @@
 
 namespace slipway::quantizer::pt2e {
 namespace {
-
-// Floats that torch's sums take at once on the processor whose loops we use.
-int TorchLanes() { return std::string_view(BestLoops().name).find("512") != std::string_view::npos ? 16 : 8; }
 
 absl::Status NotANumber() { return absl::InvalidArgumentError("activations with NaN have no range"); }
 absl::Status TooWide() { return absl::InvalidArgumentError("activations whose range is not finite in f32"); }
@@ -78,7 +74,7 @@ class Histogram : public ActivationObserver {
     const auto [low, high] = histogram_.Search();
     return {low, high};
   }
-  RangeHistogram histogram_{TorchLanes()};
+  RangeHistogram histogram_;
 };
 
 }  // namespace
