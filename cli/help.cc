@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/flag_table.h"
 #include "quantizer/config.h"
+#include "quantizer/pt2e/recipe.h"
 
 namespace slipway::cli {
 namespace {
@@ -276,6 +277,7 @@ std::vector<std::string> ValueChoices(const CLI::Option& option) {
   if (name == "quantize" || name == "config") {
     choices.emplace_back("auto");
     for (const quantizer::ShortNameRow& row : quantizer::ShortNames()) choices.emplace_back(row.name);
+    for (const quantizer::ShortNameRow& row : quantizer::pt2e::RecipeNames()) choices.emplace_back(row.name);
   }
   return choices;
 }

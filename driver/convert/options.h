@@ -294,8 +294,8 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::tp_rules>("tp-rules", kSafetensors, "FILE", "with `--tp`: how each tensor is split, by rules in JSON"),
     Flag<&O::quantize>("quantize", kAll, "CONFIG",
                        "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …), "
-                       "a file of torchao's "
-                       "JSON, or `auto` with a budget; docs/quantize.md"),
+                       "a file of torchao's JSON, `auto` with a budget, or a recipe for a whole program (`pt2e-x86`); "
+                       "docs/quantize.md"),
     Flag<&O::embeddings>("embeddings", kAll, "CONFIG",
                          "with `--quantize`: embeddings and output heads tied to them are quantized, too: `int8`, "
                          "`int4:group=32`, … (`intx` of so many bits), `int8-weight-only` or `float8-weight-only`"),

@@ -18,9 +18,9 @@
 #include "exporters/pt2/torch_save.h"
 #include "exporters/safetensors/safetensors.h"
 #include "io/inflated.h"
+#include "quantizer/pt2e/recipe.h"
 #include "weights/cast.h"
 #include "weights/names.h"
-#include "quantizer/pt2e/recipe.h"
 #include "weights/quantized/model_config.h"
 #include "weights/tensor_parallel.h"
 

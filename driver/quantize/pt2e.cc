@@ -47,6 +47,7 @@ absl::Status CheckOptions(const ConvertOptions& o) {
   if (!o.error_budget.empty()) others.push_back("--error-budget");
   if (o.size_budget > 0) others.push_back("--size-budget");
   if (!o.save_config.empty()) others.push_back("--save-config");
+  if (o.numerics != "0.18") others.push_back("--numerics");
   if (others.empty()) return absl::OkStatus();
   return UsageError(
       text::StrCat(text::Join(others, ", "), others.size() == 1 ? " does" : " do", " not go with ", o.quantize),

@@ -20,9 +20,15 @@ weights {
   $norm.var: f32[4] @ splat(0.25)
   $fc.weight: f32[5,4] @ random(seed=3)
 }
-graph main(%w: f32[4,3,3,3] = parameter $conv.weight, %g: f32[4] = parameter $norm.weight, %v: f32[4] = buffer $norm.var, %f: f32[5,4] = parameter $fc.weight, %x: f32[1,3,8,8]) {
+graph main(
+  %w: f32[4,3,3,3] = parameter $conv.weight,
+  %g: f32[4] = parameter $norm.weight,
+  %v: f32[4] = buffer $norm.var,
+  %f: f32[5,4] = parameter $fc.weight,
+  %x: f32[1,3,8,8],
+) {
   %c: f32[1,4,6,6] = aten.conv2d.default(input=%x, weight=%w)
-  %n: f32[1,4,6,6] = aten.batch_norm.default(input=%c, weight=%g, bias=None, running_mean=%v, running_var=%v, training=false, momentum=0.1, eps=1e-5, cudnn_enabled=false)
+  %n: f32[1,4,6,6] = NORM
   %r: f32[1,4,6,6] = aten.relu.default(self=%n)
   %p: f32[1,4,1,1] = aten.adaptive_avg_pool2d.default(self=%r, output_size=[1, 1])
   %l: f32[1,4] = aten.flatten.using_ints(self=%p, start_dim=1)
@@ -30,6 +36,9 @@ graph main(%w: f32[4,3,3,3] = parameter $conv.weight, %g: f32[4] = parameter $no
   return %y
 }
 SW
+# One line of more than 120 columns.
+norm="aten.batch_norm.default(input=%c, weight=%g, bias=None, running_mean=%v, running_var=%v, training=false"
+sed -i "s/NORM/$norm, momentum=0.1, eps=1e-5, cudnn_enabled=false)/" net.sw
 sed 's/f32/bf16/g' net.sw > half.sw
 python3 - <<'PY'
 import json, struct
@@ -65,13 +74,15 @@ gives 0 slipway convert net.sw --quantize pt2e-x86 --calibration data.safetensor
 gives 0 slipway run q.pt2 --inputs in.safetensors --outputs a.safetensors
 gives 0 slipway run q.so --inputs in.safetensors --outputs b.safetensors
 cmp a.safetensors b.safetensors
-gives 0 slipway quantize net.sw --config pt2e-xnnpack:per-channel,observer=min-max --calibration data.safetensors -o x.onnx
+gives 0 slipway quantize net.sw --config pt2e-xnnpack:per-channel,observer=min-max \
+  --calibration data.safetensors -o x.onnx
 
 # Names, keys and values that there are not.
 rm -f q.pt2
 gives 2 slipway quantize net.sw --config pt2e-x68 --calibration data.safetensors -o q.pt2
 says "unknown configuration 'pt2e-x68'; did you mean 'pt2e-x86'?"
-gives 2 slipway quantize net.sw --config pt2e-x86:per-channel,observer=max,reduce-range=1 --calibration data.safetensors -o q.pt2
+gives 2 slipway quantize net.sw --config pt2e-x86:per-channel,observer=max,reduce-range=1 \
+  --calibration data.safetensors -o q.pt2
 says "unknown key 'per-channel' of pt2e-x86" "unknown value 'observer=max' of pt2e-x86: histogram, min-max" \
   "'reduce-range' takes no value"
 gives 2 slipway quantize net.sw --config pt2e-x86:dynamic --calibration data.safetensors -o q.pt2
@@ -101,7 +112,8 @@ says "nothing is quantized: pt2e-x86 takes no layer of the program"
 gives 3 slipway quantize half.sw --config pt2e-x86 --calibration data.safetensors -o q.pt2
 says "the program takes input.0 of bf16[1,3,8,8]"
 [ ! -e q.pt2 ]
-gives 0 slipway quantize net.sw --config pt2e-x86 --calibration data.safetensors -o q.pt2 --exclude '^fc.weight$' --require-all
+gives 0 slipway quantize net.sw --config pt2e-x86 --calibration data.safetensors -o q.pt2 --exclude '^fc.weight$' \
+  --require-all
 says "stays: excluded" "1 of 2 weights quantized"
 sed 's/random(seed=3)/splat(nan)/' net.sw > nan.sw
 gives 3 slipway quantize nan.sw --config pt2e-x86 --calibration data.safetensors -o q.pt2

@@ -5,9 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
-import warnings
 
-import numpy
 import onnxruntime
 import pytest
 import torch
@@ -365,8 +363,8 @@ def describe(gm):
 
 
 def same(ours, theirs, computed=False):
-    """The same nodes read the same quantized values; numbers agree: of weights to the bit, unless they are `computed` of
-    others; of activations as far as the floats do that they come from."""
+    """The same nodes read the same quantized values; numbers agree: of weights to the bit, unless they are `computed`
+    of others; of activations as far as the floats do that they come from."""
     a, b = describe(ours), describe(theirs)
     assert a[0] == b[0]
 
@@ -473,8 +471,8 @@ def run_onnx(path, x, level=onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL):
 @pytest.mark.parametrize("config", ["pt2e-x86", "pt2e-xnnpack"])
 @pytest.mark.parametrize("net", NETS)
 def test_targets(net, config, tmp_path):
-    """Libraries and ONNX compute what the quantized program does in eager mode, where floats are summed in another order
-    up to a few integers; onnxruntime's integer kernels round once more."""
+    """Libraries and ONNX compute what the quantized program does in eager mode, where floats are summed in another
+    order up to a few integers; onnxruntime's integer kernels round once more."""
     program, samples = make(net)
     quantized = by_slipway(tmp_path, program, samples, config)
     with torch.no_grad():
@@ -535,7 +533,8 @@ def test_module_name_qconfig(tmp_path):
     program, samples = make("Residual")
     quantizer = x86().set_module_name_qconfig("blocks.1", None).set_module_name_qconfig("fc", None)
     theirs = by_torchao(program, samples, quantizer)
-    path = by_slipway(tmp_path, program, samples, "pt2e-x86", "--exclude", r"^blocks\.1($|\.[^w]*$)", "--exclude", "^fc$")
+    path = by_slipway(tmp_path, program, samples, "pt2e-x86", "--exclude", r"^blocks\.1($|\.[^w]*$)",
+                       "--exclude", "^fc$")  # fmt: skip
     same(torch.export.load(path).module(), theirs)
 
 
