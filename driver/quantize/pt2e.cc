@@ -1,9 +1,11 @@
-// The order is torchao's: fold, annotate, observe, convert. One run of a sample gives all observed values, and the
-// observers of different values work side by side; samples follow one another, since histograms depend on the order.
+// The order is torchao's: fold, annotate, observe, convert. One run of a sample gives all observed values, as far as
+// they are held at once, and the observers of different values work side by side; samples follow one another, since
+// histograms depend on the order.
 #include "driver/quantize/pt2e.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -114,6 +116,9 @@ absl::StatusOr<absl::Span<const float>> Floats(const ir::TensorRef& t, std::stri
   return absl::MakeConstSpan(reinterpret_cast<const float*>(data), n);
 }
 
+// Bytes of values that one run gives to observers. Above, the program runs again for the rest.
+constexpr double kMostObserved = 512 << 20;
+
 class Quantizer {
  public:
   Quantizer(ir::Program& p, const pt2e::Recipe& recipe, const ConvertOptions& o, ScratchTensors& tensors)
@@ -192,7 +197,58 @@ class Quantizer {
   };
 
   absl::Status Observe(const Samples& samples) {
+    for (const Value* w : observed_weights_)
+      if (!w->type().StaticSizes())
+        return WithPlace(absl::UnimplementedError("a layer's weight that is computed of inputs and has dynamic sizes"),
+                         PlaceOf(w));
+    for (size_t i = 0; i < groups_.size(); ++i) observers_.push_back(pt2e::ActivationObserver::Make(recipe_.observer));
+    weight_observers_.resize(observed_weights_.size());
     const pt2e::ConstantValues constants(p_);
+    const std::map<std::string, int64_t, std::less<>> sizes = LargestSizes(samples);
+    for (size_t first = 0, last; first < groups_.size() || first == 0; first = std::max<size_t>(last, 1)) {
+      double bytes = 0;
+      for (last = first; last < groups_.size(); ++last) {
+        for (const Value* v : groups_[last].values)
+          if (!constants.Contains(v)) bytes += BytesOf(*v, sizes);
+        if (last > first && bytes > kMostObserved) break;
+      }
+      RETURN_IF_ERROR(Observe(samples, first, last, constants));
+    }
+    return absl::OkStatus();
+  }
+
+  // What symbols of input sizes stand for at most.
+  std::map<std::string, int64_t, std::less<>> LargestSizes(const Samples& samples) const {
+    std::map<std::string, int64_t, std::less<>> sizes;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      size_t j = 0;
+      for (size_t k = 0; k < p_.input_specs.size(); ++k) {
+        const ir::Type& type = p_.graph->inputs()[k]->type();
+        if (p_.input_specs[k].kind != ir::InputSpec::kUser || type.kind == ir::Type::kConstant) continue;
+        const ir::TensorRef& t = samples[i][j++];
+        for (size_t d = 0; d < t.sizes.size() && d < type.sizes.size(); ++d)
+          if (!type.sizes[d].constant() && !type.sizes[d].name().empty()) {
+            int64_t& most = sizes[std::string(type.sizes[d].name())];
+            most = std::max(most, t.sizes[d]);
+          }
+      }
+    }
+    return sizes;
+  }
+  // About how many bytes a value takes in a run; sizes that are not known count as 1.
+  static double BytesOf(const Value& v, const std::map<std::string, int64_t, std::less<>>& sizes) {
+    double bytes = sizeof(float);
+    for (const ir::Sym& size : v.sizes())
+      bytes *= static_cast<double>(ir::Evaluate(size, [&](std::string_view symbol) -> std::optional<int64_t> {
+                                     const auto it = sizes.find(symbol);
+                                     if (it == sizes.end()) return std::nullopt;
+                                     return it->second;
+                                   }).value_or(1));
+    return bytes;
+  }
+
+  // Observes the groups [first, last), and with the first of them the weights. Each run ends at the last of them.
+  absl::Status Observe(const Samples& samples, size_t first, size_t last, const pt2e::ConstantValues& constants) {
     absl::flat_hash_map<const Value*, size_t> inputs;
     for (size_t i = 0; i < p_.input_specs.size(); ++i)
       if (p_.input_specs[i].kind == ir::InputSpec::kUser && p_.graph->inputs()[i]->type().kind != ir::Type::kConstant)
@@ -210,12 +266,10 @@ class Quantizer {
         names.push_back(v->name());
       }
     };
-    for (const pt2e::ActivationGroup& g : groups_) {
-      observers_.push_back(pt2e::ActivationObserver::Make(recipe_.observer));
-      for (const Value* v : g.values) add(v);
-    }
-    for (const Value* v : observed_weights_) add(v);
-    weight_observers_.resize(observed_weights_.size());
+    for (size_t g = first; g < last; ++g)
+      for (const Value* v : groups_[g].values) add(v);
+    const std::vector<Value*> weights = first == 0 ? observed_weights_ : std::vector<Value*>();
+    for (const Value* v : weights) add(v);
 
     std::unique_ptr<ir::Program> copy = ir::Clone(p_);
     copy->graph->outputs.clear();
@@ -233,23 +287,23 @@ class Quantizer {
                : o.kind == Origin::kInput  ? samples[i][o.index]
                                            : (*values)[o.index];
       };
-      RETURN_IF_ERROR(quantizer::InParallel(Threads(options_), groups_.size(), [&](size_t g) -> absl::Status {
-        for (const Value* v : groups_[g].values) {
+      RETURN_IF_ERROR(quantizer::InParallel(Threads(options_), last - first, [&](size_t g) -> absl::Status {
+        for (const Value* v : groups_[first + g].values) {
           std::string held;
           ASSIGN_OR_RETURN(const absl::Span<const float> x, Floats(tensor(v), &held));
-          if (absl::Status s = observers_[g]->Add(x.data(), static_cast<int64_t>(x.size())); !s.ok())
+          if (absl::Status s = observers_[first + g]->Add(x.data(), static_cast<int64_t>(x.size())); !s.ok())
             return WithPlace(s, text::StrCat(PlaceOf(v), ", ", where));
         }
         return absl::OkStatus();
       }));
-      for (size_t w = 0; w < observed_weights_.size(); ++w) {
+      for (size_t w = 0; w < weights.size(); ++w) {
         std::string held;
-        const ir::TensorRef& t = tensor(observed_weights_[w]);
+        const ir::TensorRef& t = tensor(weights[w]);
         ASSIGN_OR_RETURN(const absl::Span<const float> x, Floats(t, &held));
         auto& observer = weight_observers_[w];
         if (!observer) observer.emplace(ChannelsOf(t), static_cast<int64_t>(x.size()));
         if (absl::Status s = observer->Add(x.data(), 0, static_cast<int64_t>(x.size())); !s.ok())
-          return WithPlace(s, text::StrCat(PlaceOf(observed_weights_[w]), ", ", where));
+          return WithPlace(s, text::StrCat(PlaceOf(weights[w]), ", ", where));
       }
     }
     return absl::OkStatus();
@@ -346,7 +400,10 @@ class Quantizer {
   std::string WhyNot(const Node& n) const {
     if (excluded_ && (*excluded_)(n)) return std::string(kExcluded);
     if (n.output()->dtype() != DType::kFloat32) return "not of f32";
-    return text::StrCat("no layer that the recipe takes: ", n.op_name(), recipe_.by_operator ? "" : " of its module");
+    const std::string_view origin = pt2e::OriginOf(n);
+    return origin.empty() || recipe_.by_operator
+               ? text::StrCat("the recipe takes no ", n.op_name())
+               : text::StrCat("the recipe takes no ", n.op_name(), " of ", origin, " unless it is included");
   }
 
  public:
@@ -378,6 +435,10 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
   RETURN_IF_ERROR(CheckOptions(o));
   if (const std::vector<std::string> missing = WeightsWithoutValues(p); !missing.empty())
     return MissingWeights(p, missing, kGiveWeights);
+  for (const Node* n : *p.graph)
+    if (n->op_name().starts_with("quantized_decomposed."))
+      return WithHelp(absl::InvalidArgumentError("the program is quantized already"),
+                      "its float program can be; slipway convert takes it as it is");
   ASSIGN_OR_RETURN(const Samples samples, Samples::Open(p, o.calibration));
 
   pt2e::Selection selection;

@@ -53,15 +53,14 @@ std::string_view LastName(std::string_view stack) {
   return stack.substr(stack.rfind(',') + 1);
 }
 
-// The function or class of Python that a node comes from; "" where the program does not say.
+}  // namespace
+
 std::string_view OriginOf(const Node& n) {
   if (!n.source()) return "";
   for (const auto& [key, value] : n.source()->other)
     if (key == "source_fn_stack" && !value.empty()) return LastName(value);
   return LastName(n.source()->nn_module_stack);
 }
-
-}  // namespace
 
 Value* FloatArgument(const Node& n, std::string_view name) {
   Value* v = n.Get(name).value();

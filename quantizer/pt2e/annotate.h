@@ -47,6 +47,10 @@ Annotations Annotate(const ir::Program& p, const Recipe& recipe, const Selection
 // that they can be quantized.
 absl::Status NumbersBecomeConstants(ir::Program& p);
 
+// The function or class of Python that a node comes from, "torch.nn.modules.conv.Conv2d"; "" where the program does not
+// say.
+std::string_view OriginOf(const ir::Node& n);
+
 // The rest is for the two sets of rules.
 
 // What patterns are made of.

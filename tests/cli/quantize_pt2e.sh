@@ -70,6 +70,8 @@ gives 0 slipway inspect q.pt2 --ir
 [ "$(grep -c dequantize_per_channel.default stdout)" = 2 ]
 ! grep -q "norm\|aten.batch_norm" stdout
 grep -q 'conv.weight_qdata: i8\[4,3,3,3\]' stdout
+gives 3 slipway quantize q.pt2 --config pt2e-x86 --calibration data.safetensors -o twice.pt2
+says "the program is quantized already"
 gives 0 slipway convert net.sw --quantize pt2e-x86 --calibration data.safetensors -o q.so
 gives 0 slipway run q.pt2 --inputs in.safetensors --outputs a.safetensors
 gives 0 slipway run q.so --inputs in.safetensors --outputs b.safetensors

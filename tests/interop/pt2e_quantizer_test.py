@@ -568,5 +568,33 @@ def test_report(tmp_path):
                    tmp_path / "data.safetensors", "-o", tmp_path / "q.pt2", "--exclude", "^fc$", "--json")  # fmt: skip
     rows = {row["name"]: row for row in json.loads(done.stdout)["weights"]}
     assert rows["stem.0.weight"]["config"] == "pt2e-x86" and 0 < rows["stem.0.weight"]["relative_error"] < 0.02
-    assert rows["fc.weight"]["config"] is None and rows["fc.weight"]["why"] == "excluded"
+    assert (
+        rows["fc.weight"]["config"] is None
+        and not rows["fc.weight"]["asked"]
+        and rows["fc.weight"]["why"] == "excluded"
+    )
     assert all(row["config"] for name, row in rows.items() if name != "fc.weight")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_of_other_classes_are_named(tmp_path):
+    """Subclasses of nn.Conv2d stay in programs that are not strict, as in torchao, and the report says so."""
+
+    class Same(nn.Conv2d):
+        pass
+
+    torch.manual_seed(0)
+    net = nn.Sequential(Same(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.Conv3d(8, 8, (1, 1, 1)))
+    net[3].forward = lambda x: nn.Conv3d.forward(net[3], x[:, :, None])
+    samples = [torch.randn(1, 3, 16, 16)]
+    program = torch.export.export(net.eval(), (samples[0],))
+    theirs = by_torchao(program, samples, x86())
+    same(torch.export.load(by_slipway(tmp_path, program, samples, "pt2e-x86")).module(), theirs)
+    arguments = ["--calibration", tmp_path / "data.safetensors", "-o", tmp_path / "q.pt2", "--json", "--require-all"]
+    done = slipway("quantize", tmp_path / "model.pt2", "--config", "pt2e-x86", *arguments, status=1)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["weights"]}
+    assert "aten.conv2d.default of" in rows["0.weight"]["why"] and "Same" in rows["0.weight"]["why"]
+    assert "aten.conv3d.default" in rows["3.weight"]["why"] and rows["2.weight"]["config"] == "pt2e-x86"
+    slipway(
+        "quantize", tmp_path / "model.pt2", "--config", "pt2e-x86", "--include", "^0$", "--exclude", "^3$", *arguments
+    )
