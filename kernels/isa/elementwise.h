@@ -39,7 +39,7 @@ struct ElementwiseMicrokernels {
   void (*binary[kPairOps])(const float* x, const float* y, float* out, int64_t n, int scalar);
   void (*scale)(float* x, float by, int64_t n);
   void (*fir)(const FirParams& p);
-  // From bf16, f16 or i8; to bf16 or f16, rounded to nearest even.
+  // From bf16, f16, i8 or float8_e4m3fn; to bf16 or f16, rounded to nearest even.
   void (*convert_to_f32)(const void* x, DType dtype, float* out, int64_t n);
   void (*convert_from_f32)(const float* x, void* out, DType dtype, int64_t n);
   // to[i * to_stride + j] = from[j * from_stride + i] for i < rows, j < columns.
