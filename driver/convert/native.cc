@@ -3,6 +3,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/convert/caches.h"
 #include "driver/convert/missing_weights.h"
 #include "driver/edge/plugins.h"
 #include "driver/edge/target.h"
@@ -99,51 +100,6 @@ absl::Status KeepState(Conversion& c, planner::PlanOptions* options) {
   return absl::OkStatus();
 }
 
-// --cache-dtype: states that are keys and values in 8 bits, with lines of the summary. States of scales grow as those
-// of their codes.
-absl::Status QuantizeCaches(Conversion& c, planner::PlanOptions* options) {
-  const std::string& to = c.options.cache_dtype;
-  if (to.empty()) return absl::OkStatus();
-  if (!options->keep_state)
-    return UsageError("--cache-dtype without --state", "--state auto keeps caches in the library");
-  c.context.cache_dtype = to == "fp8" ? ir::DType::kFloat8E4M3FN : ir::DType::kInt8;
-  RETURN_IF_ERROR(passes::RunPasses(passes::kCaches, c.program(), c.context));
-  std::vector<std::string> quantized, kept;
-  double before = 0, after = 0;  // bytes; of what grows, for each token
-  bool grows = false;
-  for (const passes::CacheOutcome& cache : c.context.caches) {
-    if (!cache.kept_because.empty()) {
-      kept.push_back(text::StrCat("'", cache.state, "' stays ", ir::Name(cache.type.dtype), ": ", cache.kept_because));
-      continue;
-    }
-    quantized.push_back(cache.state);
-    std::vector<passes::GrowingState>& growing = options->growing;
-    const auto at = std::find_if(growing.begin(), growing.end(), [&](const auto& g) { return g.input == cache.state; });
-    double rows = 1;
-    for (int d = 0; d + 1 < cache.type.rank(); ++d)
-      rows *= static_cast<double>(cache.type.sizes[d].constant().value_or(1));
-    const auto width = static_cast<double>(cache.type.sizes.back().constant().value_or(1));
-    before += rows * width * ir::ByteSize(cache.type.dtype);
-    after += rows * (width + sizeof(float));
-    if (at == growing.end()) continue;
-    grows = true;
-    passes::GrowingState scales = *at;
-    scales.input = cache.scales;
-    growing.push_back(std::move(scales));
-  }
-  if (quantized.empty())
-    return WithHelp(absl::UnimplementedError(
-                        text::StrCat("--cache-dtype: no state is keys or values of attention that 8 bits can stand for",
-                                     kept.empty() ? "" : "; ", text::Join(kept, "; "))),
-                    "leave --cache-dtype out: states are then kept as the program has them");
-  c.summary.lines.push_back(text::StrCat(quantized.size(), " caches are ", ir::Name(c.context.cache_dtype),
-                                         " with a scale a row, ", static_cast<int64_t>(after), " bytes",
-                                         grows ? " a token" : "", " instead of ", static_cast<int64_t>(before), ": ",
-                                         text::Join(quantized, ", ")));
-  for (const std::string& line : kept) c.summary.lines.push_back(text::StrCat("cache ", line));
-  return absl::OkStatus();
-}
-
 absl::Status Write(Conversion& c, bool package) {
   const ConvertOptions& o = c.options;
   auto plugins = Plugins::Open(o.plugins);
@@ -151,7 +107,9 @@ absl::Status Write(Conversion& c, bool package) {
   planner::PlanOptions plan_options{.exact_casts = o.exact_casts, .verify_each = o.verify_each};
   if (!o.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
   RETURN_IF_ERROR(KeepState(c, &plan_options));
-  RETURN_IF_ERROR(QuantizeCaches(c, &plan_options));
+  if (!o.cache_dtype.empty() && !plan_options.keep_state)
+    return UsageError("--cache-dtype without --state", "--state auto keeps caches in the library");
+  RETURN_IF_ERROR(QuantizeCaches(c, &plan_options.growing));
   std::vector<passes::Unsupported> unsupported;
   auto planned = planner::LegalizeAndPlan(c.program(), plan_options, &unsupported);
   if (!planned.ok())
@@ -171,7 +129,6 @@ absl::Status Write(Conversion& c, bool package) {
   options.metadata = c.Metadata();
   for (const passes::GrowingState& g : plan_options.growing)
     options.metadata.emplace_back(text::StrCat("slipway.state.", g.input), g.output);
-  if (!c.options.cache_dtype.empty()) options.metadata.emplace_back("slipway.cache_dtype", c.options.cache_dtype);
   options.progress = o.progress;
   options.max_output = c.max_output;
   for (const std::string& plugin : o.plugins) {

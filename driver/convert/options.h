@@ -236,11 +236,10 @@ inline constexpr ConvertFlag kTable[] = {
         "by the library between runs, and so is each input that an output returns with something behind it (a "
         "decoder's past "
         "keys and values), which both leave the signature; or these pairs alone, `IN=OUT,IN=OUT`"),
-    Flag<&O::cache_dtype>(
-        "cache-dtype", kSo, "int8|fp8",
-        "with `--state`: the library keeps a decoder's keys and values in 8 bits, each row (a token's of one head) "
-        "with a scale, in a quarter of the memory that f32 takes: **results differ by some tenths of a per cent**; "
-        "docs/native.md"),
+    Flag<&O::cache_dtype>("cache-dtype", kOnnx | kSo, "int8|fp8",
+                          "with `--state`: a decoder's keys and values are kept in 8 bits, each row (of a token in one "
+                          "head) with a scale, in a quarter of the memory that f32 takes: **numbers change** by the "
+                          "rounding; docs/native.md"),
     Flag<&O::complex>(
         "complex", kOnnx | kNative, "refuse|real",
         "what becomes of complex inputs and outputs, which these targets have not: `real` takes and gives them as "
