@@ -26,7 +26,8 @@ inline TensorRef ZeroTensor(DType dtype, std::vector<int64_t> sizes) {
 
 // Whether all bits are 0. Reads a dense tensor's bytes; false for what is not dense, and for a rule but that of zeros.
 inline bool IsZeros(const TensorRef& t) {
-  if (const auto* splat = std::get_if<Splat>(&t.storage->bytes)) return splat->value == 0 && !std::signbit(splat->value);
+  if (const auto* splat = std::get_if<Splat>(&t.storage->bytes))
+    return splat->value == 0 && !std::signbit(splat->value);
   const absl::Span<const uint8_t> bytes = MappedBytes(*t.storage);
   const auto offset = static_cast<uint64_t>(t.offset), size = static_cast<uint64_t>(t.nbytes());
   if (!t.is_contiguous() || offset > bytes.size() || size > bytes.size() - offset) return false;
