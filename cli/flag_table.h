@@ -82,6 +82,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"", "Native library and PT2", "torch", ""},
     {"", "Native library and PT2", "allow-int8-activations", ""},
     {"", "Native library and PT2", "exact-casts", ""},
+    {"", "Native library and PT2", "cache-dtype", ""},
     {"", "Native library and PT2", "with-program", ""},
     {"", "Native library and PT2", "no-weights", ""},
     {"", "Checkpoints", "max-shard-size", "into a folder: the most bytes of a shard (5GB)"},

@@ -132,8 +132,9 @@ absl::StatusOr<std::string> ReadDense(const TensorRef& t, uint64_t limit) {
   if (n == 0) return out;
   int64_t esize = ByteSize(t.dtype);
   if (std::holds_alternative<Splat>(t.storage->bytes) || std::holds_alternative<Random>(t.storage->bytes)) {
-    if (esize == 0) return absl::UnimplementedError("a rule cannot fill a sub-byte dtype");
     const Splat* splat = std::get_if<Splat>(&t.storage->bytes);
+    if (splat && splat->value == 0 && !std::signbit(splat->value)) return out;  // of any dtype
+    if (esize == 0) return absl::UnimplementedError("a rule cannot fill a sub-byte dtype");
     uint64_t state = splat ? 0 : std::get<Random>(t.storage->bytes).seed;
     for (int64_t i = 0; i < t.numel(); ++i) {
       double v;

@@ -43,8 +43,9 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
       return RoundRow(to, n, as);
     }
     if (half) return RoundRow(to, n, as);
-    // All of these have every number of a byte.
-    if ((dtype == DType::kI8 || dtype == DType::kU8) && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as)))
+    // All of these have every number of a byte and of float8_e4m3fn.
+    if ((dtype == DType::kI8 || dtype == DType::kU8 || dtype == DType::kF8E4M3FN) && stride == 1 &&
+        (as == dtype || as == DType::kF32 || IsHalf(as)))
       return BestIsa().elementwise.convert_to_f32(from, dtype, to, n);
   }
   if (dtype == DType::kBool) {  // whatever byte is there

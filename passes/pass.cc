@@ -30,6 +30,12 @@ absl::Status RunQuantizeActivations(ir::Program& p, PassContext& context) {
   return rounded.status();
 }
 
+absl::Status RunQuantizeCaches(ir::Program& p, PassContext& context) {
+  auto caches = QuantizeCaches(p, context.cache_dtype);
+  if (caches.ok()) context.caches = *std::move(caches);
+  return caches.status();
+}
+
 absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
   auto merged = MergeBranches(p);
   if (merged.ok()) context.merged += *merged;
@@ -91,6 +97,7 @@ constexpr Pass kPasses[] = {
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
     {"recognize-grouped-queries", "lets query heads share heads of keys and values that are repeated for them",
      kFunctional, Plain<RecognizeGroupedQueries>},
+    {"quantize-caches", "keeps keys and values of attention in 8 bits", kFunctional, RunQuantizeCaches},
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
     {"fuse-quantized-linears", "joins products with their dequantized weights", kFunctional,
      Plain<FormQuantizedLinears>},
@@ -134,6 +141,7 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"fuse-integer-convs", "fuse-integer-linears"};
 constexpr std::string_view kAttentionPasses[] = {"recognize-grouped-queries"};
+constexpr std::string_view kCachePasses[] = {"recognize-grouped-queries", "quantize-caches"};
 constexpr std::string_view kActivationPasses[] = {"fuse-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scale-shift", "hoist-selects"};
 constexpr std::string_view kNormAlgebraPasses[] = {"fold-batch-norms"};
@@ -150,6 +158,7 @@ constinit const Pipeline kPlainNodes = kPlainNodesPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kAttention = kAttentionPasses;
+constinit const Pipeline kCaches = kCachePasses;
 constinit const Pipeline kActivationIntegers = kActivationPasses;
 constinit const Pipeline kAlgebra = kAlgebraPasses;
 constinit const Pipeline kNormAlgebra = kNormAlgebraPasses;

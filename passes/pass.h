@@ -35,6 +35,13 @@ struct FoldLimits {
 // For what computes: tables of positions and biases made of weights, which take longer to compute than to read.
 inline constexpr FoldLimits kFoldForSpeed = {.work_bytes = uint64_t{64} << 20, .least_work = 2, .growth_part = 2};
 
+// What became of a state that QuantizeCaches looked at.
+struct CacheOutcome {
+  std::string state, scales;  // the names of the state and of that of its scales: "" where it stays as it is,
+  std::string kept_because;   // and why
+  ir::Type type;              // that it had
+};
+
 // What passes take besides the program, and what they report besides their status.
 struct PassContext {
   std::function<bool(const ir::Node&)> legal;  // legalize, which needs it: whether the target takes a node as it is
@@ -47,6 +54,8 @@ struct PassContext {
   // fuse-integer-linears: all roundings to 16-bit floats stay; false: those between integers and their product go
   bool exact_casts = true;
 
+  ir::DType cache_dtype = ir::DType::kInt8;  // quantize-caches: of the codes
+
   Refusals refusals;  // of legalize: why decompositions were not taken
   int merged = 0;     // by merge-branches: branches that went into a convolution
   // by fold-scale-shift: factors and summands of channels that went into the layers before them
@@ -56,6 +65,7 @@ struct PassContext {
   int split = 0;                     // by split-linears: layers that are several now
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
+  std::vector<CacheOutcome> caches;  // by quantize-caches
 };
 
 struct Pass {
@@ -83,6 +93,8 @@ extern const Pipeline kRelaxation;
 extern const Pipeline kIntegerProducts;
 // For targets whose attention shares heads of keys and values among query heads.
 extern const Pipeline kAttention;
+// Before that, where states that attention reads are to be kept in 8 bits.
+extern const Pipeline kCaches;
 // Before kIntegerProducts, where activations may be rounded to integers that the program keeps as floats.
 extern const Pipeline kActivationIntegers;
 // After kPreparation, for targets that compute with weights as they like: what all of them take; norms behind
@@ -151,6 +163,11 @@ absl::Status RecognizeNorms(ir::Program& p);
 // Heads of keys and values that are repeated for several query heads are shared by them: enable_gqa of
 // aten.scaled_dot_product_attention. The same numbers. Functional form.
 absl::Status RecognizeGroupedQueries(ir::Program& p);
+
+// States that attention reads as keys and values become codes of `codes` (int8, float8_e4m3fn), one scale a row, and
+// attention slipway.quantized_attention; gives what became of each state of floats. Changes numbers, so only for those
+// who ask. Functional form, in which updates of states are outputs; after RecognizeGroupedQueries.
+absl::StatusOr<std::vector<CacheOutcome>> QuantizeCaches(ir::Program& p, ir::DType codes);
 
 // Products with dequantized weights become slipway.quantized_linear, for targets to legalize. After
 // RecognizeQuantization.

@@ -14,6 +14,7 @@
 #include "ir/ops/op_table.h"
 #include "ir/ops/rule.h"
 #include "ir/specialize.h"
+#include "ir/zeros.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
@@ -144,6 +145,10 @@ absl::Status AddStates(const ir::Program& p, std::vector<Kept>& kept, InputBinde
       ir::TensorRef weight = p.weights.at(k.name);
       if (weight.sizes != t.StaticSizes())
         return absl::UnimplementedError(text::StrCat("the state '", k.name, "' is of another size than its weight"));
+      if (ir::IsZeros(weight)) {  // which need no bytes in the file
+        plan.states.push_back(state);
+        continue;
+      }
       if (!weight.is_contiguous()) {
         auto dense = ir::ReadDense(weight, b.limit());
         if (!dense.ok()) return dense.status();

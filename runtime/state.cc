@@ -79,9 +79,11 @@ Error Model::FirstState() {
       for (Held& held : made) FreeState(held);
       return NoMemory();
     }
+    const auto bytes = static_cast<size_t>(shape.numel() * kernels::ByteSize(shape.dtype));
     if (s.initial >= 0)
-      std::memcpy(made[i].tensor.data, p.buffers[s.initial].constant,
-                  static_cast<size_t>(shape.numel() * kernels::ByteSize(shape.dtype)));
+      std::memcpy(made[i].tensor.data, p.buffers[s.initial].constant, bytes);
+    else
+      std::memset(made[i].tensor.data, 0, bytes);
   }
   states_ = std::move(made);
   return {};

@@ -13,6 +13,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/convert/caches.h"
 #include "driver/convert/output_names.h"
 #include "driver/edge/format.h"
 #include "driver/edge/paths.h"
@@ -182,8 +183,10 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   if (!c.options.dtype.empty())
     c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
   for (const passes::Pipeline* pipeline : target.passes) {
-    if (pipeline == &passes::kLegalization)
-      if (absl::Status s = NarrowFloats(c); !s.ok()) return s;
+    if (pipeline == &passes::kLegalization) {  // of ONNX alone
+      RETURN_IF_ERROR(NarrowFloats(c));
+      RETURN_IF_ERROR(QuantizeCaches(c, nullptr));
+    }
     if (absl::Status s = passes::RunPasses(*pipeline, c.program(), c.context); !s.ok()) return s;
   }
   NameOutputs(c.program(), c.output_names);

@@ -3,6 +3,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/convert/caches.h"
 #include "driver/convert/missing_weights.h"
 #include "driver/edge/plugins.h"
 #include "driver/edge/target.h"
@@ -106,6 +107,9 @@ absl::Status Write(Conversion& c, bool package) {
   planner::PlanOptions plan_options{.exact_casts = o.exact_casts, .verify_each = o.verify_each};
   if (!o.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
   RETURN_IF_ERROR(KeepState(c, &plan_options));
+  if (!o.cache_dtype.empty() && !plan_options.keep_state)
+    return UsageError("--cache-dtype without --state", "--state auto keeps caches in the library");
+  RETURN_IF_ERROR(QuantizeCaches(c, &plan_options.growing));
   std::vector<passes::Unsupported> unsupported;
   auto planned = planner::LegalizeAndPlan(c.program(), plan_options, &unsupported);
   if (!planned.ok())

@@ -31,6 +31,8 @@ absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
     return UsageError(text::StrCat("--state ", o.state, ": ONNX models keep no state between runs"),
                       "--state io carries it as inputs and outputs");
   options.state_io = o.state == "io";
+  if (!o.cache_dtype.empty() && !options.state_io)
+    return UsageError("--cache-dtype without --state", "--state io carries caches as inputs and outputs");
   options.input_names = o.input_names;
   options.output_names = o.output_names;
   options.progress = o.progress;

@@ -43,6 +43,7 @@ struct ConvertOptions {
   std::string node_metadata = "modules";
   bool functions = false;
   std::string state = "drop";
+  std::string cache_dtype;  // "": as the program has them
   std::string complex = "refuse";
   std::vector<std::string> custom_ops;                 // "mylib::foo=com.acme:Foo"
   std::vector<std::string> input_names, output_names;  // all or none
@@ -235,6 +236,10 @@ inline constexpr ConvertFlag kTable[] = {
         "by the library between runs, and so is each input that an output returns with something behind it (a "
         "decoder's past "
         "keys and values), which both leave the signature; or these pairs alone, `IN=OUT,IN=OUT`"),
+    Flag<&O::cache_dtype>("cache-dtype", kOnnx | kSo, "int8|fp8",
+                          "with `--state`: a decoder's keys and values are kept in 8 bits, each row (of a token in one "
+                          "head) with a scale, in a quarter of the memory that f32 takes: **numbers change** by the "
+                          "rounding; docs/native.md"),
     Flag<&O::complex>(
         "complex", kOnnx | kNative, "refuse|real",
         "what becomes of complex inputs and outputs, which these targets have not: `real` takes and gives them as "

@@ -1,5 +1,6 @@
 // Shape functions: normalization, attention, recurrent layers, losses and distances.
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "ir/ops/shape_rules.h"
@@ -107,13 +108,12 @@ void NativeGroupNorm(InferContext& c) {
   c.Out(x->dtype(), stats);
 }
 
-Sizes AttentionSizes(InferContext& c) {
-  Value *q = Self(c), *k = TensorAt(c, 1), *v = TensorAt(c, 2);
+Sizes AttentionSizes(InferContext& c, Value* k, Value* v) {
+  Value* q = Self(c);
   if (q->rank() < 2 || k->rank() < 2 || v->rank() < 2) {
     c.Fail("query, key and value have fewer than 2 dimensions");
     return {1, 1};
   }
-  if (k->dtype() != q->dtype() || v->dtype() != q->dtype()) c.Fail("query, key and value have different dtypes");
   const OpDef& op = c.node().op();
   const Sym keys = k->sizes()[k->rank() - 2];
   c.RequireEqual(q->sizes().back(), k->sizes().back(), "features of the query and the key");
@@ -141,7 +141,25 @@ Sizes AttentionSizes(InferContext& c) {
   return out;
 }
 
+Sizes AttentionSizes(InferContext& c) {
+  Value *q = Self(c), *k = TensorAt(c, 1), *v = TensorAt(c, 2);
+  if (k->dtype() != q->dtype() || v->dtype() != q->dtype()) c.Fail("query, key and value have different dtypes");
+  return AttentionSizes(c, k, v);
+}
+
 void Attention(InferContext& c) { c.Out(Self(c)->dtype(), AttentionSizes(c)); }
+// Keys and values are int8 or float8; each row of them has a scale.
+void QuantizedAttention(InferContext& c) {
+  Value *k = TensorAt(c, 1), *k_scale = TensorAt(c, 2), *v = TensorAt(c, 3), *v_scale = TensorAt(c, 4);
+  for (const auto& [codes, scale] : {std::pair(k, k_scale), {v, v_scale}}) {
+    if (codes->rank() == 0 || scale->rank() != codes->rank() || scale->dtype() != DType::kFloat32)
+      return c.Fail("scales are f32, one for each row of keys and values");
+    for (int d = 0; d + 1 < codes->rank(); ++d)
+      c.RequireEqual(scale->sizes()[d], codes->sizes()[d], "rows and their scales");
+    c.RequireEqual(scale->sizes().back(), 1, "scales of a row");
+  }
+  c.Out(Self(c)->dtype(), AttentionSizes(c, k, v));
+}
 void AttentionWithWeights(InferContext& c) {
   Sizes out = AttentionSizes(c), weights = out;
   Value* k = TensorAt(c, 1);
@@ -392,6 +410,7 @@ constexpr ShapeFamily kFamilies[] = {
     {NativeGroupNorm, "native_group_norm"},
     {FusedRmsNorm, "_fused_rms_norm"},
     {Attention, "scaled_dot_product_attention"},
+    {QuantizedAttention, "/slipway.quantized_attention.default"},
     {AttentionWithWeights, "_scaled_dot_product_attention_math"},
     {AttentionWithLogSum, "_scaled_dot_product_flash_attention_for_cpu"},
     {EfficientAttention, "_scaled_dot_product_efficient_attention"},

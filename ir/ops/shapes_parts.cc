@@ -286,8 +286,7 @@ void Cat(InferContext& c) {
 }
 
 void Append(InferContext& c) {
-  Values all = Tensors(c);
-  if (!c.ok()) return;
+  Values all = c.tensors("tensors");
   all.insert(all.begin(), TensorAt(c, 0));
   if (c.ok()) OutJoined(c, all, ShapesOf(all), c.i("dim"));
 }

@@ -157,8 +157,10 @@ std::string Executable::ValidateStates() const {
         (s.length != next++ || p.inputs[s.length].kind != Input::kNumber || p.inputs[s.length].dtype != DType::kI64 ||
          !In(s.dim, in.sizes) || !In(s.after, p.exprs) || s.initial != -1))
       return "a state is malformed";
-    if (!grows && (s.dim != -1 || s.after != -1 || !In(s.initial, p.buffers) ||
-                   p.buffers[s.initial].kind != Buffer::kConstant || p.buffers[s.initial].packed))
+    const bool zeros = s.initial == -1;
+    if (!grows && (s.dim != -1 || s.after != -1 ||
+                   (!zeros && (!In(s.initial, p.buffers) || p.buffers[s.initial].kind != Buffer::kConstant ||
+                               p.buffers[s.initial].packed))))
       return "a state is malformed";
     int64_t bytes = ByteSize(in.dtype);
     for (size_t d = 0; d < in.sizes.size(); ++d) {
@@ -170,7 +172,7 @@ std::string Executable::ValidateStates() const {
       if (e.op != Expr::kInt || e.value < 0 || __builtin_mul_overflow(bytes, e.value, &bytes) || bytes > kMaxBytes)
         return "a state is malformed";
     }
-    if (!grows && p.exprs[p.buffers[s.initial].bytes].value != bytes) return "a state is malformed";
+    if (!grows && !zeros && p.exprs[p.buffers[s.initial].bytes].value != bytes) return "a state is malformed";
   }
   return "";
 }

@@ -119,7 +119,7 @@ struct State {
   int32_t input = 0;
   // the dim that grows, the input `length`, the length after a run (expression); -1: none grows
   int32_t dim = -1, length = -1, after = -1;
-  int32_t initial = -1;  // buffer of a constant, dense, that a state of one size begins as
+  int32_t initial = -1;  // buffer of a constant, dense, that a state of one size begins as; -1: zeros
 };
 
 struct Plan {

@@ -1,12 +1,18 @@
-// Kernel `attention`: scaled dot-product attention without the matrix of all scores. Blocks of queries meet blocks of
-// keys, and each row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and
-// Gimelshein, 2018). A block of keys and values is packed for several blocks of queries, a group, which meet it one
-// after the other. Keys that a mask of false or -inf hides from all queries of a block, such as those that a cache has
-// not written yet or that a sliding window has left behind, are not read. Sums are f32; operands are f32 or narrower.
+// Kernels `attention` and `quant_attention`: scaled dot-product attention without the matrix of all scores. Blocks of
+// queries meet blocks of keys, and each row's largest score, sum and result so far are corrected as blocks come (online
+// softmax: Milakov and Gimelshein, 2018). A block of keys and values is packed for several blocks of queries, a group,
+// which meet it one after the other. Keys that a mask of false or -inf hides from all queries of a block, such as those
+// that a cache has not written yet or that a sliding window has left behind, are not read. Sums are f32; operands are
+// f32 or narrower.
+//
+// Keys and values of `quant_attention` are int8 or float8, each row with a scale. For a few queries codes are widened
+// in registers, and scales multiply scores and weights; for many a block is dequantized before it is packed. Query
+// heads that share keys and have a query each are taken together, so that these are widened once.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/convert.h"
 #include "kernels/gemm/gemm.h"
@@ -19,6 +25,7 @@
 namespace slipway::kernels {
 namespace {
 
+constexpr const char* kTypes = "attention is for f32 and narrower";
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kMaxKeys = 512, kScores = 16384;  // of a block: scores stay in the near caches
 constexpr int64_t kManyQueries = 12;                // for so many keys and values are packed
@@ -31,6 +38,12 @@ struct Plane {
   int64_t row = 0, column = 0;
   char* Row(int64_t i) const { return at + i * row * ByteSize(dtype); }
   MatrixRef Matrix(int64_t first_row) const { return {Row(first_row), dtype, row, column}; }
+  CodeRows Codes(int64_t first_row) const { return {Row(first_row), dtype, row}; }
+};
+
+// Keys or values: rows, and a scale for each of them where they are codes.
+struct Rows {
+  Plane plane, scales;
 };
 
 // Places [begin, end) that are within [0, n).
@@ -101,15 +114,18 @@ struct AttentionShape {
 class Attention {
  public:
   // Takes its memory from `scratch`; where that counts, products count theirs and nothing else may be called.
-  Attention(const AttentionShape& shape, const Tensor& k, const Tensor& v, Scratch& scratch)
+  Attention(const AttentionShape& shape, const Tensor& k, const Tensor& v, bool quantized, Scratch& scratch)
       : s_(shape), scratch_(scratch), scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
         scaled_(scratch.Take<float>(s_.group * s_.block_queries * s_.width)),
         result_(scratch.Take<float>(s_.group * s_.block_queries * s_.out_width)),
         keys_(s_.packs() ? scratch.Take<float>(Panels(s_.block_keys) * s_.width) : nullptr),
         values_(s_.packs() ? scratch.Take<float>(Panels(s_.out_width) * s_.block_keys) : nullptr),
         most_(scratch.Take<float>(s_.group * s_.block_queries)), sum_(scratch.Take<float>(s_.group * s_.block_queries)),
-        mask_row_(scratch.Take<float>(s_.block_keys)) {
-    if (!scratch.querying()) return;
+        mask_row_(scratch.Take<float>(s_.block_keys)),
+        scales_(quantized ? scratch.Take<float>(s_.block_keys) : nullptr),
+        wide_(quantized && s_.packs() ? scratch.Take<float>(s_.block_keys * std::max(s_.width, s_.out_width))
+                                      : nullptr) {
+    if (!scratch.querying() || (quantized && !s_.packs())) return;
     // Whole blocks, and what is left of queries and keys.
     const int r = k.rank;
     for (int64_t rows : {s_.block_queries, (s_.queries - 1) % s_.block_queries + 1})
@@ -121,7 +137,7 @@ class Attention {
   }
 
   // The queries of group `i`. `mask`: at is null where there is none.
-  void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t i) {
+  void Run(const Plane& q, const Rows& k, const Rows& v, const Plane& mask, const Plane& out, int64_t i) {
     const int64_t first = i * s_.group * s_.block_queries,
                   count = std::min(s_.group * s_.block_queries, s_.queries - first);
     Begin(q, first, count);
@@ -176,7 +192,7 @@ class Attention {
     std::fill_n(sum_, count, 0.0f);
   }
   // `rows` queries of the group from `at` on meet the keys and values from j on.
-  void Meet(const Plane& k, const Plane& v, const Plane& mask, int64_t first, int64_t at, int64_t rows, int64_t j) {
+  void Meet(const Rows& k, const Rows& v, const Plane& mask, int64_t first, int64_t at, int64_t rows, int64_t j) {
     int64_t n = std::min(s_.block_keys, Seen(first + at + rows) - j);
     if (n <= 0) return;
     if (mask.at != nullptr) {
@@ -186,12 +202,23 @@ class Attention {
       if (!s_.packs()) j += seen.begin, n -= seen.begin;
     }
     bool& begun = begun_[static_cast<size_t>(at / s_.block_queries)];
-    GemmF32(Scores(at, rows, n, {k.Row(j), k.dtype, k.column, k.row}), nullptr, scratch_);
+    const bool codes = scales_ != nullptr && !s_.packs();
+    if (codes) {
+      isa_.attention.dots(scaled_ + at * s_.width, rows, k.plane.Codes(j), n, s_.width, scores_);
+      TimesScales(k.scales, j, n, rows);
+    } else {
+      GemmF32(Scores(at, rows, n, {k.plane.Row(j), k.plane.dtype, k.plane.column, k.plane.row}), nullptr, scratch_);
+    }
     if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
     for (int64_t i = 0; i < rows; ++i) Weights(mask, first, at + i, scores_ + i * n, j, n, !begun);
-    GemmParams result = Result(at, rows, n, v.Matrix(j), s_.KeysFrom(j));
-    result.accumulate = begun;
-    GemmF32(result, nullptr, scratch_);
+    if (codes) {
+      TimesScales(v.scales, j, n, rows);
+      isa_.attention.combine(scores_, rows, v.plane.Codes(j), n, s_.out_width, begun, result_ + at * s_.out_width);
+    } else {
+      GemmParams result = Result(at, rows, n, v.plane.Matrix(j), s_.KeysFrom(j));
+      result.accumulate = begun;
+      GemmF32(result, nullptr, scratch_);
+    }
     begun = true;
   }
   void End(const Plane& out, int64_t first, int64_t count) {
@@ -212,12 +239,32 @@ class Attention {
     isa_.elementwise.binary[static_cast<int>(PairOp::kMul)](x, &by, to, n, 2);
   }
 
+  // Scales of rows [j, j + n), to scales_.
+  void LoadScales(const Plane& scales, int64_t j, int64_t n) {
+    LoadRow<float>(scales.Row(j), DType::kF32, scales.row, n, DType::kF32, scales_);
+  }
+  // Column i of the scores, or of the weights, is of a row of codes with a scale of its own.
+  void TimesScales(const Plane& scales, int64_t j, int64_t n, int64_t rows) {
+    LoadScales(scales, j, n);
+    for (int64_t i = 0; i < rows; ++i)
+      isa_.elementwise.binary[static_cast<int>(PairOp::kMul)](scores_ + i * n, scales_, scores_ + i * n, n, 0);
+  }
+  // Rows [j, j + n) as they are, or dequantized.
+  Plane Floats(const Rows& x, int64_t j, int64_t n, int64_t width) {
+    if (scales_ == nullptr) return {x.plane.Row(j), x.plane.dtype, x.plane.row, x.plane.column};
+    LoadScales(x.scales, j, n);
+    isa_.attention.dequantize(x.plane.Codes(j), scales_, n, width, wide_);
+    return {reinterpret_cast<char*>(wide_), DType::kF32, width, 1};
+  }
+
   // The block of keys and values from j on, unless it is what there is already.
-  void Pack(const Plane& k, const Plane& v, int64_t j) {
-    const std::array<const char*, 2> at = {k.Row(j), v.Row(j)};
+  void Pack(const Rows& k, const Rows& v, int64_t j) {
+    const std::array<const char*, 2> at = {k.plane.Row(j), v.plane.Row(j)};
     if (at == packed_) return;
-    isa_.gemm.pack({at[0], k.dtype, k.column, k.row}, s_.width, s_.KeysFrom(j), keys_);
-    isa_.gemm.pack(v.Matrix(j), s_.KeysFrom(j), s_.out_width, values_);
+    const int64_t n = s_.KeysFrom(j);
+    const Plane keys = Floats(k, j, n, s_.width);
+    isa_.gemm.pack({keys.at, keys.dtype, keys.column, keys.row}, s_.width, n, keys_);
+    isa_.gemm.pack(Floats(v, j, n, s_.out_width).Matrix(0), n, s_.out_width, values_);
     packed_ = at;
   }
 
@@ -262,39 +309,79 @@ class Attention {
   Scratch& scratch_;
   float *const scores_, *const scaled_, *const result_, *const keys_, *const values_;
   float *const most_, *const sum_, *const mask_row_;
+  float *const scales_, *const wide_;  // of a block; null where keys and values are floats
   std::array<const char*, 2> packed_ = {};
   std::array<bool, kGroup> begun_ = {};  // of each block: whether it has met a key
   const Isa& isa_ = BestIsa();
 };
 
+// The operands of a call; scales and the mask may be null.
+struct Operands {
+  Operands(const Call& c, bool quantized)
+      : q(c.in[0]), k(c.in[1]), v(c.in[2]), out(c.out[0]), k_scale(quantized ? &c.in[3] : nullptr),
+        v_scale(quantized ? &c.in[4] : nullptr),
+        mask(c.in.size() > last(quantized) ? &c.in[last(quantized)] : nullptr) {}
+  static size_t last(bool quantized) { return quantized ? 5 : 3; }
+  const Tensor &q, &k, &v, &out;
+  const Tensor *k_scale, *v_scale, *mask;
+};
+
 // What is wrong with a call's operands, or null.
-const char* Validate(const Call& c) {
-  if (c.in.size() < 3) return kSizesDiffer;
-  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
-  const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
+const char* Validate(const Call& c, bool quantized) {
+  if (c.in.size() < Operands::last(quantized)) return kSizesDiffer;
+  const auto [q, k, v, out, k_scale, v_scale, mask] = Operands(c, quantized);
   const int r = out.rank;
   if (r < 2 || q.rank != r || k.rank != r || v.rank != r || (mask != nullptr && mask->rank != r)) return kSizesDiffer;
   if (q.sizes[r - 2] != out.sizes[r - 2] || q.sizes[r - 1] != k.sizes[r - 1] || k.sizes[r - 2] != v.sizes[r - 2] ||
       v.sizes[r - 1] != out.sizes[r - 1] ||
       (mask != nullptr && (mask->sizes[r - 2] != q.sizes[r - 2] || mask->sizes[r - 1] != k.sizes[r - 2])))
     return kSizesDiffer;
+  for (const Tensor* scale : {k_scale, v_scale})
+    if (scale != nullptr && (scale->rank != r || scale->sizes[r - 2] != k.sizes[r - 2] || scale->sizes[r - 1] != 1 ||
+                             scale->dtype != DType::kF32))
+      return kSizesDiffer;
   for (int d = 0; d < r - 2; ++d)
     for (const Tensor& t : c.in)
       if (t.sizes[d] != out.sizes[d]) return kSizesDiffer;
-  for (const Tensor* t : {&q, &k, &v})
-    if (ComputeType(t->dtype) != DType::kF32) return "attention is for f32 and narrower";
-  return nullptr;
+  for (const Tensor* t : {&k, &v}) {
+    if (quantized && t->dtype != DType::kI8 && t->dtype != DType::kF8E4M3FN) return "codes are int8 or float8_e4m3fn";
+    if (quantized && t->strides[r - 1] != 1 && t->sizes[r - 1] > 1) return "rows of codes are dense";
+    if (!quantized && (ComputeType(t->dtype) != DType::kF32 || IsStoredOnly(t->dtype))) return kTypes;
+  }
+  for (const Tensor* t : {&q, &out})
+    if (ComputeType(t->dtype) != DType::kF32 || IsStoredOnly(t->dtype)) return kTypes;
+  return mask != nullptr && IsStoredOnly(mask->dtype) ? kTypes : nullptr;
 }
 
-// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · scale + mask) · in[2][…,s,f]; in[3] is the mask where
-// there is one, of bools or numbers, [..., l, s]. Leading dims are equal (the caller expands them). Rows that see
-// nothing are zeros.
+// The tensors of a call as AttentionShape sees them: those of query heads that share keys, and have a query each, as of
+// queries of one head.
+struct Heads {
+  Heads(const Operands& o, bool causal)
+      : q(o.q), k(o.k), v(o.v), out(o.out), k_scale(o.k_scale != nullptr ? *o.k_scale : Tensor()),
+        v_scale(o.v_scale != nullptr ? *o.v_scale : Tensor()), mask(o.mask != nullptr ? *o.mask : Tensor()) {
+    const int r = out.rank, head = r - 3, row = r - 2;
+    if (o.k_scale == nullptr || causal || r < 3 || out.sizes[row] != 1 || out.sizes[head] == 1) return;
+    for (const Tensor* t : {&k, &v, &k_scale, &v_scale})
+      if (t->strides[head] != 0) return;
+    for (Tensor* t : {&k, &v, &k_scale, &v_scale}) t->sizes[head] = 1;
+    for (Tensor* t : {&q, &out, &mask}) {
+      std::swap(t->sizes[head], t->sizes[row]);
+      std::swap(t->strides[head], t->strides[row]);
+    }
+  }
+  Tensor q, k, v, out, k_scale, v_scale, mask;
+};
+
+// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · scale + mask) · in[2][…,s,f]; of codes in[3] and in[4]
+// are the scales of keys and of values, [..., s, 1]; the last operand is the mask where there is one, of bools or
+// numbers, [..., l, s]. Leading dims are equal (the caller expands them). Rows that see nothing are zeros.
+template <bool kQuantized>
 const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& a) {
-  if (const char* wrong = Validate(c)) return wrong;
-  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
-  const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
+  if (const char* wrong = Validate(c, kQuantized)) return wrong;
+  const Operands operands(c, kQuantized);
+  if (operands.out.numel() == 0) return nullptr;
+  const auto [q, k, v, out, k_scale, v_scale, mask] = Heads(operands, a.causal);
   const int r = out.rank;
-  if (out.numel() == 0) return nullptr;
   const Tensor heads = Head(out, r - 2);
   const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
                              static_cast<float>(a.scale), a.causal, heads.numel(),
@@ -302,15 +389,15 @@ const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& 
   // Groups of one head after the other, so that its keys stay near.
   ParallelFor(*c.scratch, c.workers, heads.numel() * shape.groups, 1,
               [&](int64_t first, int64_t last, Scratch& scratch) {
-                Attention attention(shape, k, v, scratch);
+                Attention attention(shape, k, v, kQuantized, scratch);
                 if (scratch.querying()) return;
                 Positions<0> head(heads, {}, first / shape.groups);
                 auto plane = [&](const Tensor& t) -> Plane {
-                  return {head.Of(t), t.dtype, t.strides[r - 2], t.strides[r - 1]};
+                  return t.rank == 0 ? Plane{} : Plane{head.Of(t), t.dtype, t.strides[r - 2], t.strides[r - 1]};
                 };
                 for (int64_t i = first; i < last; ++i) {
-                  attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out),
-                                i % shape.groups);
+                  attention.Run(plane(q), {plane(k), plane(k_scale)}, {plane(v), plane(v_scale)}, plane(mask),
+                                plane(out), i % shape.groups);
                   if ((i + 1) % shape.groups == 0) head.Next();
                 }
               });
@@ -318,30 +405,40 @@ const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& 
 }
 
 // Of the two products, the one with the keys; the work is that of both, over the keys that queries see.
+template <bool kQuantized>
 bool AttentionProduct(const Call& c, const AttentionAttributes& a, int64_t rows, Product* p) {
-  if (Validate(c) != nullptr) return false;
-  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2];
-  const int r = q.rank;
-  p->batch = SizeOf(q, 0, 0, r - 2), p->m = SizeOf(q, 0, r - 2, r - 1), p->k = SizeOf(q, 0, r - 1, r),
-  p->n = SizeOf(k, 1, r - 2, r - 1);
+  if (Validate(c, kQuantized) != nullptr) return false;
+  const Operands o(c, kQuantized);
+  const int r = o.q.rank;
+  p->batch = SizeOf(o.q, 0, 0, r - 2), p->m = SizeOf(o.q, 0, r - 2, r - 1), p->k = SizeOf(o.q, 0, r - 1, r),
+  p->n = SizeOf(o.k, 1, r - 2, r - 1);
   if (rows > 0) p->m.value = rows;
   const double queries = static_cast<double>(p->m.value), keys = static_cast<double>(p->n.value),
                less = std::min(queries, keys);
   const double pairs = a.causal ? less * (less + 1) / 2 + (queries - less) * keys : queries * keys;
   p->operations =
-      2 * static_cast<double>(p->batch.value) * pairs * static_cast<double>(q.sizes[r - 1] + v.sizes[r - 1]);
-  p->bytes = BytesOf(k) + BytesOf(v);
+      2 * static_cast<double>(p->batch.value) * pairs * static_cast<double>(o.q.sizes[r - 1] + o.v.sizes[r - 1]);
+  for (size_t i = 1; i < Operands::last(kQuantized); ++i) p->bytes += BytesOf(c.in[i]);
   p->matrix = 1;
-  const AttentionShape shape(p->m.value, p->n.value, p->k.value, v.sizes[r - 1], 1, a.causal);
-  p->loop = {BestIsa().name, shape.packs() ? "blocks of keys and values packed" : "keys and values read in place"};
+  const AttentionShape shape(p->m.value, p->n.value, p->k.value, o.v.sizes[r - 1], 1, a.causal);
+  p->loop = {BestIsa().name, !shape.packs()
+                                 ? kQuantized ? "codes widened in registers" : "keys and values read in place"
+                             : kQuantized ? "blocks of keys and values dequantized and packed"
+                                          : "blocks of keys and values packed"};
   return true;
 }
 
-constexpr Kernel kKernels[] = {With<AttentionAttributes, ScaledDotProductAttention>(
-    {.name = "attention",
-     .inputs = 3,
-     .queries_workspace = true,
-     .product = ProductOfCall<AttentionAttributes, AttentionProduct>})};
+constexpr Kernel kKernels[] = {With<AttentionAttributes, ScaledDotProductAttention<false>>(
+                                   {.name = "attention",
+                                    .inputs = 3,
+                                    .queries_workspace = true,
+                                    .product = ProductOfCall<AttentionAttributes, AttentionProduct<false>>}),
+                               With<AttentionAttributes, ScaledDotProductAttention<true>>(
+                                   {.name = "quant_attention",
+                                    .inputs = 5,
+                                    .any_type = true,
+                                    .queries_workspace = true,
+                                    .product = ProductOfCall<AttentionAttributes, AttentionProduct<true>>})};
 
 }  // namespace
 

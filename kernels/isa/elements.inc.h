@@ -1,4 +1,5 @@
-// Elements of f32, f16, bf16 and i8 as f32, one by one and by vectors, and the sum of a vector. Part of isa.inc.h.
+// Elements of f32, f16, bf16, float8_e4m3fn and i8 as f32, one by one and by vectors, and the sum of a vector. Part of
+// isa.inc.h.
 
 struct BF16Bits {
   uint16_t bits;
@@ -11,6 +12,38 @@ SLIPWAY_INLINE float ToFloat(BF16Bits x) {
   float f;
   __builtin_memcpy(&f, &u, 4);
   return f;
+}
+// Sign, four bits of exponent, three of mantissa; no infinity, one NaN. f16 has the same bits 7 places further left,
+// but for a power of two between their biases.
+struct E4M3Bits {
+  uint8_t bits;
+};
+SLIPWAY_INLINE float ToFloat(E4M3Bits x) {
+  const uint32_t size = x.bits & 0x7f, sign = static_cast<uint32_t>(x.bits & 0x80) << 24;
+  const uint32_t u = sign | (size == 0x7f ? 0x7fc00000u : size << 20);
+  float f;
+  __builtin_memcpy(&f, &u, 4);
+  return f * 0x1p120f;
+}
+SLIPWAY_INLINE Vec LoadAs(const E4M3Bits* p) {
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
+  const __m256i bytes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  __m256i half = _mm256_and_si256(_mm256_slli_epi16(bytes, 7), _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
+  const __m256i nan = _mm256_cmpeq_epi16(_mm256_slli_epi16(half, 1), _mm256_set1_epi16(0x7f00));
+  half = _mm256_or_si256(half, _mm256_and_si256(nan, _mm256_set1_epi16(0x7c00)));
+  return reinterpret_cast<Vec>(_mm512_cvtph_ps(half)) * 256;
+#elif defined(__F16C__) && SLIPWAY_ISA_BYTES == 32
+  const __m128i bytes = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  __m128i half = _mm_and_si128(_mm_slli_epi16(bytes, 7), _mm_set1_epi16(static_cast<int16_t>(0xbf80)));
+  const __m128i nan = _mm_cmpeq_epi16(_mm_slli_epi16(half, 1), _mm_set1_epi16(0x7f00));
+  half = _mm_or_si128(half, _mm_and_si128(nan, _mm_set1_epi16(0x7c00)));
+  return reinterpret_cast<Vec>(_mm256_cvtph_ps(half)) * 256;
+#else
+  const WordVec v = reinterpret_cast<WordVec>(LoadBytes(reinterpret_cast<const int8_t*>(p)));
+  const WordVec sign = v & 0x80000000u, size = v & 0x7f;
+  const WordVec bits = sign | size << 20, nan = sign | 0x7fc00000u;
+  return (size == 0x7f ? reinterpret_cast<Vec>(nan) : reinterpret_cast<Vec>(bits)) * 0x1p120f;
+#endif
 }
 SLIPWAY_INLINE Vec LoadAs(const int8_t* p) { return __builtin_convertvector(LoadBytes(p), Vec); }
 SLIPWAY_INLINE Vec LoadAs(const float* p) { return Load(p); }

@@ -83,6 +83,8 @@ void ConvertToF32(const void* x, DType dtype, float* out, int64_t n) {
     ConvertToF32From(static_cast<const int8_t*>(x), out, n);
   else if (dtype == DType::kU8)
     BytesToF32(static_cast<const uint8_t*>(x), out, n);
+  else if (dtype == DType::kF8E4M3FN)
+    ConvertToF32From(static_cast<const E4M3Bits*>(x), out, n);
   else
     ConvertToF32From(static_cast<const _Float16*>(x), out, n);
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/isa/attention.h"
 #include "kernels/isa/conv_nchw.h"
 #include "kernels/isa/conv_nhwc.h"
 #include "kernels/isa/dequant_gemm.h"
@@ -27,6 +28,7 @@ struct Isa {
   ConvNchwMicrokernels conv_nchw;
   ConvNhwcMicrokernels conv_nhwc;
   DequantGemmMicrokernels dequant_gemm;
+  AttentionMicrokernels attention;
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx)

@@ -24,6 +24,7 @@ namespace {
 #include "kernels/isa/simd.inc.h"
 #include "kernels/isa/elements.inc.h"
 #include "kernels/isa/gemm.inc.h"
+#include "kernels/isa/attention.inc.h"
 #include "kernels/isa/math.inc.h"
 #include "kernels/isa/epilogue.inc.h"
 #include "kernels/isa/elementwise.inc.h"
@@ -92,6 +93,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     .conv_nhwc = {kNhwcMr, SLIPWAY_ASM_TILE ? kNhwcMr : 1, NhwcIgemm, NhwcGroupedIgemm, DwconvNhwc, WinogradNhwcFilters,
                   WinogradNhwcInput, WinogradNhwcOutput, PoolNhwc<true>, PoolNhwc<false>},
     .dequant_gemm = {DequantGemmRows, DequantizePanel},
+    .attention = {CodeDots, CodeCombine, DequantizeCodes},
 };
 
 }  // namespace slipway::kernels

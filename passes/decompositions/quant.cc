@@ -242,6 +242,21 @@ void QuantizedLinear(Decomposer& d) {
   d.Return(d.b.Call("aten.linear.default", {x, d.b.Cast(Emit(d.b, *matrix), x->dtype()), bias}));
 }
 
+// Attention to all keys and values, dequantized in the query's dtype.
+void QuantizedAttention(Decomposer& d) {
+  auto dequantized = [&](std::string_view codes, std::string_view scale) {
+    Dequantized q;
+    q.input = d.tensor(codes), q.scale = d.tensor(scale), q.dtype = d.tensor("query")->dtype();
+    q.block_size.assign(static_cast<size_t>(q.input->rank()), 1);
+    if (!q.block_size.empty()) q.block_size.back() = -1;
+    return Emit(d.b, q);
+  };
+  Value *key = dequantized("key", "key_scale"), *value = dequantized("value", "value_scale");
+  d.Return(d.b.Call("aten.scaled_dot_product_attention.default",
+                    {d.tensor("query"), key, value, d.opt_tensor("attn_mask"), 0.0, d.flag("is_causal"),
+                     d.node().Get("scale"), d.flag("enable_gqa")}));
+}
+
 // The rows of integers, scales and zero points, and these dequantized.
 void QuantizedEmbedding(Decomposer& d) {
   Value* indices = d.in("indices");
@@ -404,6 +419,7 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.quantize.default", Quantize, false},
     {"slipway.dequantize.default", Dequantize, false},
     {"slipway.quantized_linear.default", QuantizedLinear, false},
+    {"slipway.quantized_attention.default", QuantizedAttention, false},
     {"slipway.quantized_embedding.default", QuantizedEmbedding, false},
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},

@@ -25,6 +25,9 @@
 //
 // slipway.quantized_embedding(weight, scale, zero_point, indices, block_size, …) is the rows of such a matrix that the
 // indices name: only they are dequantized. A matrix may have readers of both kinds (a tied head).
+//
+// slipway.quantized_attention(query, key, key_scale, value, value_scale, …) is scaled_dot_product_attention with
+// dequantized keys and values: int8 or float8, each row with a scale of f32, [..., keys, 1].
 #ifndef SLIPWAY_PASSES_QUANTIZATION_QUANTIZATION_H_
 #define SLIPWAY_PASSES_QUANTIZATION_QUANTIZATION_H_
 

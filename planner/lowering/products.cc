@@ -82,9 +82,16 @@ void Attention(PlanContext& c) {
   Operand q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
   if (!c.ok()) return;
   const int n = std::max({q.rank(), k.rank(), v.rank()});
-  if (c.f("dropout_p") != 0) return c.Unsupported("dropout");
-  for (Operand* t : {&q, &k, &v})
+  const bool quantized = c.kernel() == "quant_attention";
+  if (!quantized && c.f("dropout_p") != 0) return c.Unsupported("dropout");
+  // A scale for each row of keys and values; none where these are floats.
+  Operand k_scale = quantized ? c.in("key_scale") : Operand{}, v_scale = quantized ? c.in("value_scale") : Operand{};
+  for (Operand* t : {&q, &k, &v, &k_scale, &v_scale})
     while (t->rank() < n && t->rank() >= 2) *t = Unsqueeze(*t, 0);
+  if (quantized)
+    for (const Operand* t : {&k, &v})
+      if ((t->dtype != DType::kInt8 && t->dtype != DType::kFloat8E4M3FN) || t->rank() == 0 || !t->strides.back().is(1))
+        return c.Unsupported("keys and values of these types, or whose rows are not dense");
   if (n < 2 || q.rank() != n || k.rank() != n || v.rank() != n || (mask && mask.rank() > n))
     return c.Unsupported("operands of these ranks");
   if (!ir::IsLowPrecision(q.dtype) && q.dtype != DType::kFloat32) return c.Unsupported("a kernel of f32 and narrower");
@@ -107,7 +114,8 @@ void Attention(PlanContext& c) {
     const int64_t group = *heads / *kept;
     if (mask && !mask.sizes[head].is(1) && !mask.sizes[head].is(*heads)) return c.Unsupported("a mask for other heads");
     q = SplitDim(q, head, group), out = SplitDim(out, head, group);
-    k = Unsqueeze(k, head + 1), v = Unsqueeze(v, head + 1);
+    for (Operand* t : {&k, &v, &k_scale, &v_scale})
+      if (*t) *t = Unsqueeze(*t, head + 1);
     if (mask) mask = mask.sizes[head].is(1) ? Unsqueeze(mask, head + 1) : SplitDim(mask, head, group);
   }
   // The sizes of the leading dims, then two.
@@ -122,17 +130,18 @@ void Attention(PlanContext& c) {
   c.RequireEqual(v.sizes[r - 2], keys, "the sizes do not agree");
   std::vector<Operand> in = {c.Expand(q, with(rows, width)), c.Expand(k, with(keys, width)),
                              c.Expand(v, with(keys, out.sizes[r - 1]))};
+  if (quantized) in.insert(in.end(), {c.Expand(k_scale, with(keys, 1)), c.Expand(v_scale, with(keys, 1))});
   if (mask) in.push_back(c.Expand(mask, with(rows, keys)));
   c.Account(rows + keys, width);
-  if (c.ok())
-    c.Emit("attention", std::move(in), {out}, q.dtype, kernels::AttentionAttributes{c.b("is_causal"), *scale});
+  if (c.ok()) c.Emit(c.kernel(), std::move(in), {out}, q.dtype, kernels::AttentionAttributes{c.b("is_causal"), *scale});
   c.Return(result);
 }
 
 constexpr PlanFamily kFamilies[] = {
     {Matmul, "", "matmul mm bmm mv dot"},
     {Linear, "", "linear"},
-    {Attention, "", "scaled_dot_product_attention"},
+    {Attention, "attention", "scaled_dot_product_attention"},
+    {Attention, "quant_attention", "/slipway.quantized_attention.default"},
     {AddProduct, "", "addmm baddbmm addmv"},
 };
 

@@ -83,6 +83,8 @@ absl::Status Run(std::string name, const std::string& path) {
     context.verify_each = true;
     if (absl::Status s = passes::RunPass(*pass, *p, context); !s.ok()) return s;
     for (const std::string& state : context.dropped) std::printf("; dropped %s\n", state.c_str());
+    for (const passes::CacheOutcome& cache : context.caches)
+      if (!cache.kept_because.empty()) std::printf("; kept %s: %s\n", cache.state.c_str(), cache.kept_because.c_str());
     for (const ir::Node* n : *p->graph)
       if (auto it = context.refusals.find(n); it != context.refusals.end())
         std::printf("; refused %s\n", std::string(it->second.message()).c_str());
