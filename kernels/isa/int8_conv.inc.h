@@ -106,7 +106,7 @@ SLIPWAY_INLINE Vec FloatsOfBytes(const uint8_t* p, int64_t n) {
 #endif
 }
 
-// Rounded to even; without `saturates` of the caller, all are in the range of i32.
+// Rounded to even, of what is in the range of i32.
 SLIPWAY_INLINE IntVec RoundedToInts(Vec v) {
 #if SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<IntVec>(_mm512_cvtps_epi32(reinterpret_cast<__m512>(v)));
@@ -194,44 +194,67 @@ SLIPWAY_INLINE void InOrder(Vec* v) {
   __builtin_memcpy(v, out, sizeof out);
 }
 
-// What is stored of R rows of V vectors of columns from j on, n of which count. Vector (r, v) of the sums is
-// sum[r * V + v]; rows are `row` elements apart and begin with element `at` of the result.
+// What follows the sums of rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r * V + v],
+// rows are `row` elements apart and begin with element `at` of the result. kInterleaved: sums, scale and bias are in
+// that order.
 struct Requantizer {
   const Requantization& q;
   void* out;
 
-  // kInterleaved: sums, offset, scale and bias are in that order.
   template <int R, int V, bool kInterleaved = false>
   SLIPWAY_INLINE void Store(const IntVec* sum, int64_t j, int64_t n, int64_t at, int64_t row) const {
-    Vec y[R * V];
+    // Tiles do what is most common; all else is one function for all of them.
+    if (q.result != DType::kU8 || q.added != nullptr || q.activation != Activation::kNone || q.saturates) {
+      IntVec held[R * V];
+#pragma GCC unroll 32
+      for (int i = 0; i < R * V; ++i) held[i] = sum[i];
+      return StoreRows<V, kInterleaved>(held, R, j, n, at, row);
+    }
+    IntVec ints[R * V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const Vec scale = Load(q.scale + j + v * kLanes), bias = Load(q.bias + j + v * kLanes);
 #pragma GCC unroll 32
-      for (int r = 0; r < R; ++r) y[r * V + v] = Fma(__builtin_convertvector(sum[r * V + v], Vec), scale, bias);
+      for (int r = 0; r < R; ++r)
+        ints[r * V + v] = RoundedToInts(Fma(__builtin_convertvector(sum[r * V + v], Vec), scale, bias));
     }
+    StoreBytes<R, V>(ints, n, at, row, kInterleaved);
+  }
+
+ private:
+  template <int V, bool kInterleaved>
+  __attribute__((noinline)) void StoreRows(const IntVec* sum, int64_t rows, int64_t j, int64_t n, int64_t at,
+                                           int64_t row) const {
     const bool interleaved = kInterleaved && q.added == nullptr && q.result == DType::kU8;
-    if (kInterleaved && !interleaved) InOrder(y);
-    if (q.added != nullptr) Add<R, V>(n, at, row, y);
-    if (q.activation != Activation::kNone) Activate<R * V>(y);
-    if (q.result == DType::kF32) {
-      float* to = static_cast<float*>(out) + at;
-#pragma GCC unroll 32
-      for (int r = 0; r < R; ++r, to += row)
+    for (int64_t r = 0; r < rows; ++r, sum += V, at += row) {
+      Vec y[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        y[v] = Fma(__builtin_convertvector(sum[v], Vec), Load(q.scale + j + v * kLanes), Load(q.bias + j + v * kLanes));
+      if (kInterleaved && !interleaved) InOrder(y);
+      if (q.added != nullptr) Add<V>(n, at, y);
+      if (q.activation != Activation::kNone) {
+        Epilogue e;
+        e.activation = q.activation, e.min = q.min, e.max = q.max;
+        ApplyActivation<V>(e, y);
+      }
+      if (q.result == DType::kF32) {
+        float* const to = static_cast<float*>(out) + at;
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v)
-          if (n > v * kLanes) StorePartial(to + v * kLanes, y[r * V + v], Min(kLanes, n - v * kLanes));
-      return;
-    }
-    IntVec ints[R * V];
-    if (q.saturates) {
+          if (n > v * kLanes) StorePartial(to + v * kLanes, y[v], Min(kLanes, n - v * kLanes));
+        continue;
+      }
+      IntVec ints[V];
       // Beyond these the clamp to bytes decides.
-      const Vec limit = Broadcast(0x1p20f);
-#pragma GCC unroll 32
-      for (int i = 0; i < R * V; ++i) y[i] = Max(-limit, Min(limit, y[i]));
+      const Vec limit = Broadcast(0x1p20f), by = Broadcast(q.activation != Activation::kNone ? q.multiplier : 1);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) ints[v] = RoundedToInts(Max(-limit, Min(limit, Materialize(y[v] * by))));
+      StoreBytes<1, V>(ints, n, at, row, interleaved);
     }
-#pragma GCC unroll 32
-    for (int i = 0; i < R * V; ++i) ints[i] = RoundedToInts(y[i]);
+  }
+  template <int R, int V>
+  SLIPWAY_INLINE void StoreBytes(const IntVec* ints, int64_t n, int64_t at, int64_t row, bool interleaved) const {
     auto* const to = static_cast<uint8_t*>(out) + at;
     const bool clamps = q.low > 0 || q.high < 255;
     const auto zero = static_cast<int16_t>(q.zero_point);
@@ -243,8 +266,6 @@ struct Requantizer {
       StoreFour<R, V>(to, bytes, i, n, row);
     }
   }
-
- private:
   template <int R, int V>
   SLIPWAY_INLINE void StoreFour(uint8_t* to, ByteVec bytes, int i, int64_t n, int64_t row) const {
 #if SLIPWAY_ISA_BYTES == 64
@@ -277,35 +298,18 @@ struct Requantizer {
     part.template operator()<0>(), part.template operator()<1>();
     part.template operator()<2>(), part.template operator()<3>();
   }
-  template <int R, int V>
-  SLIPWAY_INLINE void Add(int64_t n, int64_t at, int64_t row, Vec* y) const {
+  template <int V>
+  SLIPWAY_INLINE void Add(int64_t n, int64_t at, Vec* y) const {
     const Vec scale = Broadcast(q.added_scale);
-    if (q.added_dtype == DType::kF32) {
-      const float* from = static_cast<const float*>(q.added) + at;
-#pragma GCC unroll 32
-      for (int r = 0; r < R; ++r, from += row)
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v)
-          if (n > v * kLanes)
-            y[r * V + v] = Fma(LoadPartial(from + v * kLanes, Min(kLanes, n - v * kLanes)), scale, y[r * V + v]);
-      return;
+    for (int v = 0; v < V; ++v) {
+      const int64_t some = Min(kLanes, n - v * kLanes), first = at + v * kLanes;
+      if (some <= 0) return;
+      const Vec other = q.added_dtype == DType::kF32
+                            ? LoadPartial(static_cast<const float*>(q.added) + first, some)
+                            : FloatsOfBytes(static_cast<const uint8_t*>(q.added) + first, some);
+      y[v] = Fma(other, scale, y[v]);
     }
-    const uint8_t* from = static_cast<const uint8_t*>(q.added) + at;
-#pragma GCC unroll 32
-    for (int r = 0; r < R; ++r, from += row)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        if (n > v * kLanes)
-          y[r * V + v] = Fma(FloatsOfBytes(from + v * kLanes, Min(kLanes, n - v * kLanes)), scale, y[r * V + v]);
-  }
-  template <int N>
-  SLIPWAY_INLINE void Activate(Vec* y) const {
-    Epilogue e;
-    e.activation = q.activation, e.min = q.min, e.max = q.max;
-    ApplyActivation<N>(e, y);
-    if (q.result == DType::kF32) return;
-#pragma GCC unroll 32
-    for (int i = 0; i < N; ++i) y[i] = Materialize(y[i] * q.multiplier);
   }
 };
 
