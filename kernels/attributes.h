@@ -417,9 +417,7 @@ constexpr bool kIsVariant = false;
 template <typename... T>
 constexpr bool kIsVariant<std::variant<T...>> = true;
 template <typename T>
-concept HasFields = requires(T t) {
-  t.Fields();
-};
+concept HasFields = requires(T t) { t.Fields(); };
 template <typename E>
 constexpr int64_t kChoices = static_cast<int64_t>(E::kCount);
 template <>

@@ -39,8 +39,8 @@ struct ElementwiseMicrokernels {
   void (*binary[kPairOps])(const float* x, const float* y, float* out, int64_t n, int scalar);
   void (*scale)(float* x, float by, int64_t n);
   void (*fir)(const FirParams& p);
-  // From bf16, f16, i8, u8 or float8_e4m3fn; to bf16 or f16, rounded to nearest even, or to i8 or u8, truncated, of which
-  // the lowest bits stay (0 of what is beyond i32, as x86 converts).
+  // From bf16, f16, i8, u8 or float8_e4m3fn; to bf16 or f16, rounded to nearest even, or to i8 or u8, truncated, of
+  // which the lowest bits stay (0 of what is beyond i32, as x86 converts).
   void (*convert_to_f32)(const void* x, DType dtype, float* out, int64_t n);
   void (*convert_from_f32)(const float* x, void* out, DType dtype, int64_t n);
   // clamp(round(x · by) + zero, low, high), rounded to even; bounds are integers of at most 2^10, NaN becomes `low`.

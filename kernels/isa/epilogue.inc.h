@@ -141,8 +141,8 @@ SLIPWAY_INLINE void EpilogueRowBy(const float* x, const float* residual, float* 
   }
 }
 
-[[maybe_unused]] void BatchNormScaleBias(const float* mean, const float* variance, double epsilon, int64_t n, float* scale,
-                        float* bias) {
+[[maybe_unused]] void BatchNormScaleBias(const float* mean, const float* variance, double epsilon, int64_t n,
+                                         float* scale, float* bias) {
   typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
   typedef float HalfVec __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
   typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));

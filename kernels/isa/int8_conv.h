@@ -78,7 +78,6 @@ struct Int8DwconvParams {
 
 struct Int8ConvMicrokernels {
   const char* name;
-  const char* algorithm;  // how products are summed, for people
   void (*igemm)(const Int8IgemmParams& p);
   int64_t depthwise_block;  // channels that are computed together
   // Arranges the weights of a depthwise convolution: from panels of kPanel channels, [panel][kernel column][kernel row

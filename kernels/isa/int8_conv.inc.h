@@ -9,14 +9,8 @@
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 constexpr bool kHasByteDot = true;
-constexpr const char* kInt8ConvAlgorithm = "sums of four products (VNNI)";
 #else
 constexpr bool kHasByteDot = false;
-#if defined(__SSE4_1__)
-constexpr const char* kInt8ConvAlgorithm = "16-bit products";
-#else
-constexpr const char* kInt8ConvAlgorithm = "32-bit products";
-#endif
 #endif
 
 // mr: accumulators, weights and a broadcast fill the registers.

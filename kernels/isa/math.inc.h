@@ -238,8 +238,7 @@ SLIPWAY_INLINE void OverRow(const float* x, float* out, int64_t n, F f) {
 
 template <Vec (*F)(Vec)>
 void RowOf(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return F(v); });
+  OverRow(x, out, n, [](Vec v) __attribute__((always_inline)) { return F(v); });
 }
 [[maybe_unused]] void GeluRow(const float* x, float* out, int64_t n) {
   OverRow(
