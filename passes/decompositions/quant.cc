@@ -117,6 +117,57 @@ void DequantizePerChannelGroup(Decomposer& d) {
   ReturnDequantized(d, d.in("scales"), d.opt_in("zero_points"), {1, d.i("group_size")}, DType::kFloat32);
 }
 
+// ---- by tokens: a scale for each row
+
+// The dtype of a scale that choose_qparams_per_token has made, which is that of its arithmetic whatever the program
+// declares (f64); nullopt where something else has made it.
+std::optional<DType> TokenScaleType(Value* scale) {
+  const ir::Node* made = Producer(scale, "quantized_decomposed.choose_qparams_per_token.default");
+  if (!made || made->output(0) != scale) return std::nullopt;
+  const DType own = made->Get("input").value()->dtype();
+  return own == DType::kFloat16 ? DType::kFloat32 : own;
+}
+ir::Ints Rows(const Value* x) {
+  ir::Ints block(static_cast<size_t>(x->rank()), 1);
+  if (!block.empty()) block.back() = -1;
+  return block;
+}
+// clamp(round(x / scale + zero)): rounded behind the zero point, which slipway.quantize has not.
+Value* RoundedAfterZero(Decomposer& d, Value* x, Value* scale, Value* zero) {
+  Value* y = d.Unary("round", d.Add(d.Mul(x, d.Unary("reciprocal", scale)), zero));
+  return d.b.Cast(d.b.Call("aten.clamp.default", {y, d.i("quant_min"), d.i("quant_max")}), d.out_type().dtype);
+}
+void QuantizePerToken(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("scales"), *zero = d.in("zero_points");
+  if (!d.ok()) return;
+  if (const auto own = TokenScaleType(scale); own && zero->producer() == scale->producer())  // the zero point is 0
+    return ReturnQuantized(d, scale, nullptr, Rows(x), *own);
+  d.Return(RoundedAfterZero(d, x, scale, zero));
+}
+void DequantizePerToken(Decomposer& d) {
+  Dequantized q;
+  q.input = d.in("input"), q.scale = d.in("scales"), q.zero_point = d.in("zero_points");
+  if (!d.ok()) return;
+  q.block_size = Rows(q.input), q.dtype = d.out_type().dtype;
+  if (const auto own = TokenScaleType(q.scale); own && q.zero_point->producer() == q.scale->producer())
+    q.zero_point = nullptr, q.arithmetic = *own, q.scale_dtype = *own;
+  d.Return(Emit(d.b, q));
+}
+
+void QuantizePerChannelGroup(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("scales"), *zero = d.in("zero_points");
+  const int64_t group = d.i("group_size");
+  if (!d.ok()) return;
+  const auto columns = x->rank() == 2 ? x->sizes()[1].constant() : std::nullopt;
+  if (!columns || group < 2 || *columns % group != 0) return d.Unsupported("groups that do not divide the rows");
+  Value* y = RoundedAfterZero(d, Reshape(d, x, {-1, group}), Reshape(d, scale, {-1, 1}), Reshape(d, zero, {-1, 1}));
+  d.Return(Reshape(d, y, d.b.SizesOf(x)));
+}
+
+void ConvertElementType(Decomposer& d) { d.Return(d.b.Cast(d.in("input"), d.out_type().dtype)); }
+
+// ---- torchao's
+
 void QuantizeAffine(Decomposer& d) {
   Value *x = d.in("input"), *scale = d.in("scale");
   ReturnQuantized(d, scale, d.opt_in("zero_point"), BlockSizes(d, x), ir::PromoteTypes(x->dtype(), scale->dtype()));
@@ -308,6 +359,68 @@ void ChooseQparams(Decomposer& d) {
             d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
 }
 
+// Whether pt2e takes parameters from activations of this type.
+bool IsObserved(DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); }
+
+// Scale and zero point of a whole tensor as pt2e chooses them: the range in the dtype of x, the rest in f32, since eps
+// is a tensor of f32 (determine_qparams in torch/ao/quantization/utils.py).
+template <bool symmetric>
+void ChooseTensorQparams(Decomposer& d) {
+  Value* x = d.in("input");
+  const int64_t low = d.i("quant_min"), high = d.i("quant_max");
+  const auto eps = static_cast<double>(static_cast<float>(d.f("eps")));
+  const auto to = d.dtype("dtype");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || low >= high) return d.Unsupported("activations of this type or range");
+  const std::vector<int> axes = AllDims(x->rank());
+  auto extreme = [&](const char* op) {
+    return axes.empty() ? x : d.b.Call(op, {x, ir::Ints(axes.begin(), axes.end())});
+  };
+  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
+  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
+  const auto steps = static_cast<double>(high - low);
+  Value* scale = symmetric ? d.Div(d.b.Call("aten.maximum.default", {d.Unary("neg", least), most}), steps / 2)
+                           : d.Div(d.Sub(most, least), steps);
+  scale = ClampMin(d, d.b.Cast(scale, DType::kFloat32), eps);
+  Value* zero;
+  if (symmetric) {
+    zero = d.b.Full({}, to == DType::kUInt8 ? 128 : 0, DType::kInt64);
+  } else {
+    zero = d.Rsub(d.Unary("round", d.Div(d.b.Cast(least, DType::kFloat32), scale)), low);
+    zero = d.b.Call("aten.clamp.default", {zero, low, high});
+  }
+  d.Return({d.b.Cast(Reshape(d, scale, {1}), d.out_type(0).dtype),
+            d.b.Cast(Reshape(d, zero, {1}), d.out_type(1).dtype)});
+}
+
+// Of each row, in the dtype of x; of f16 the division is in f32.
+void ChooseTokenQparams(Decomposer& d) {
+  Value* x = d.in("input");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || x->rank() == 0 || d.dtype("dtype") != DType::kInt8)
+    return d.Unsupported("tokens of this type");
+  Value* scale = d.b.Call("aten.amax.default", {d.Unary("abs", x), ir::Ints{-1}, true});
+  if (x->dtype() == DType::kFloat16) scale = d.b.Cast(scale, DType::kFloat32);
+  scale = d.Div(ClampMin(d, scale, 1e-5), 127.0);
+  Value* zero = d.b.Call("aten.full_like.default", {scale, 0.0});
+  d.Return({d.b.Cast(scale, d.out_type(0).dtype), d.b.Cast(zero, d.out_type(1).dtype)});
+}
+void ChooseAsymmetricTokenQparams(Decomposer& d) {
+  constexpr double kLow = -128, kHigh = 127;
+  Value* x = d.in("input");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || x->rank() == 0) return d.Unsupported("tokens of this type");
+  auto extreme = [&](const char* op) { return d.b.Call(op, {x, ir::Ints{-1}, true}); };
+  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
+  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
+  Value* scale = ClampMin(d, d.Div(d.Sub(most, least), kHigh - kLow), 0x1p-23);
+  Value *below = d.Div(least, scale), *above = d.Div(most, scale);
+  Value* nearer = d.Cmp("gt", d.Add(d.Add(below, kLow), d.Add(above, kHigh)), 0);
+  Value* zero = d.Where(nearer, d.Rsub(below, kLow), d.Rsub(above, kHigh));
+  zero = d.Unary("round", d.b.Call("aten.clamp.default", {zero, kLow, kHigh}));
+  d.Return({d.b.Cast(scale, d.out_type(0).dtype), d.b.Cast(zero, d.out_type(1).dtype)});
+}
+
 // The greatest number of a float8 type; 0 for others.
 double GreatestOf(DType t) { return t == DType::kFloat8E4M3FN ? 448 : t == DType::kFloat8E5M2 ? 57344 : 0; }
 
@@ -343,18 +456,17 @@ void QuantizeFloat8(Decomposer& d) {
 void QuantizeRows(Decomposer& d) {
   Value* x = d.in("input");
   const int64_t low = d.i("quant_min"), high = d.i("quant_max");
-  ir::Ints block(static_cast<size_t>(x->rank()), 1);
-  block.back() = -1;
+  const DType to = d.out_type().dtype;
+  const ir::Ints block = Rows(x);
   SymInts sizes(block.begin(), block.end());
   if (!d.ok()) return;
   sizes.back() = d.b.Size(x, x->rank() - 1);
   Values made =
       d.b.CallMulti("torchao.choose_qparams_affine.default",
-                    {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, low, high, d.f("eps")},
-                    {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", DType::kInt8}, {"keepdim", true}});
+                    {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, to, low, high, d.f("eps")},
+                    {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", to}, {"keepdim", true}});
   if (!d.b.ok()) return;
-  Value* q =
-      d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, DType::kInt8, low, high});
+  Value* q = d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, to, low, high});
   d.Return({q, made[0], made[1]});
 }
 
@@ -395,6 +507,10 @@ constexpr DecomposeRow kNamed[] = {
     {"quantized_decomposed.quantize_per_channel.default", QuantizePerChannel, false},
     {"quantized_decomposed.dequantize_per_channel.default", DequantizePerChannel, false},
     {"quantized_decomposed.dequantize_per_channel_group.default", DequantizePerChannelGroup, false},
+    {"quantized_decomposed.quantize_per_channel_group.default", QuantizePerChannelGroup, false},
+    {"quantized_decomposed.quantize_per_token.default", QuantizePerToken, false},
+    {"quantized_decomposed.dequantize_per_token.default", DequantizePerToken, false},
+    {"quantized_decomposed.convert_element_type.no_fuse", ConvertElementType, false},
     {"torchao.quantize_affine.default", QuantizeAffine, false},
     {"torchao.dequantize_affine.default", DequantizeAffine, false},
     {"torchao.dequantize_affine_float8_non_decomposed.default", DequantizeFloat8, false},
@@ -407,6 +523,11 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.quantized_embedding.default", QuantizedEmbedding, false},
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},
+    {"quantized_decomposed.choose_qparams.tensor", ChooseTensorQparams<false>, false},
+    {"quantized_decomposed.choose_qparams_symmetric.tensor", ChooseTensorQparams<true>, false},
+    {"quantized_decomposed.choose_qparams_per_token.default", ChooseTokenQparams, false},
+    {"quantized_decomposed.choose_qparams_per_token_asymmetric.default", ChooseAsymmetricTokenQparams, false},
+    {"quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default", ChooseAsymmetricTokenQparams, false},
     {"torchao.choose_qparams_affine.default", ChooseQparams, false},
     {"torchao.choose_scale_float8.default", ChooseScaleFloat8, false},
     {"torchao.quantize_affine_float8_non_decomposed.default", QuantizeFloat8, false},

@@ -1,9 +1,9 @@
-// Integers of activations, in programs that quantize them while they run. torchao spells a layer of int8 activations
-// and weights as ten
+// Integers of activations, in programs that quantize them. torchao spells a layer of int8 activations and weights as ten
 // nodes: integers of the rows and their scales, a product of integers (of unsigned ones where the processor wants them,
 // less what that adds), two scales. A target with one kernel for all of it must find them, and be sure of each:
 // everything between the product and its last scale is used once, and a correction is the one that the unsigned
-// integers ask for.
+// integers ask for. pt2e quantizes whole tensors, to unsigned integers, and multiplies what it dequantizes of them: the
+// sums of integers are those products, exactly.
 #include <algorithm>
 #include <cstring>
 
@@ -82,6 +82,58 @@ absl::Status FormRows(Node* quantize, bool exact) {
   }
   if (!b.ok()) return b.status();
   ReplaceNode(quantize, {rows[0]});
+  ReplaceNode(made, params);
+  return absl::OkStatus();
+}
+
+// The node of choose_qparams(_symmetric).tensor whose result v is; null for others.
+Node* TensorQparams(const Value* v) {
+  const bool made = Producer(v, "quantized_decomposed.choose_qparams.tensor") ||
+                    Producer(v, "quantized_decomposed.choose_qparams_symmetric.tensor");
+  return made ? v->producer() : nullptr;
+}
+
+// v in place of the conversions of `old` to its dtype, and in the dtype of `old` for its other users.
+Value* TakeConversions(ir::Builder& b, const Value* old, Value* v) {
+  const std::vector<Node*> users(old->users().begin(), old->users().end());
+  for (Node* user : users)
+    if (Value* y = user->output(); y && CastSource(y) == old && y->dtype() == v->dtype()) ReplaceNode(user, {v});
+  return b.Cast(v, old->dtype());
+}
+
+// quantize(x, choose_qparams(x)) of a whole tensor -> quantize_rows of it as one row.
+absl::Status FormTensor(Node* quantize) {
+  ir::ArgReader a(*quantize);
+  Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
+  const ir::Ints block = a.ints("block_size");
+  const auto to = a.dtype("dtype");
+  const int64_t low = a.i("quant_min"), high = a.i("quant_max");
+  Node* made = a.ok() ? TensorQparams(scale) : nullptr;
+  if (!made || made->output(0) != scale || made->output(1) != zero || x->dtype() != ir::DType::kFloat32 ||
+      a.dtype("arithmetic") != ir::DType::kFloat32 || !std::all_of(block.begin(), block.end(), [](int64_t size) {
+        return size == -1;
+      }))
+    return absl::OkStatus();
+  ir::ArgReader q(*made);
+  const bool symmetric = made->op_name() == "quantized_decomposed.choose_qparams_symmetric.tensor",
+             is_unsigned = to == ir::DType::kUInt8;
+  const double eps = static_cast<float>(q.f("eps"));
+  if (q.tensor("input") != x || q.dtype("dtype") != to || q.i("quant_min") != low || q.i("quant_max") != high ||
+      !q.ok() || (!is_unsigned && to != ir::DType::kInt8) || low < (is_unsigned ? 0 : -128) ||
+      high > (is_unsigned ? 255 : 127) || low >= high || (symmetric && (low + high + 1) / 2 != (is_unsigned ? 128 : 0)))
+    return absl::OkStatus();
+
+  ir::Builder b(*quantize->graph(), made, quantize->source());
+  Value* row = b.Call("aten.reshape.default", {x, ir::SymInts{1, b.Numel(x)}});
+  const ir::Values rows =
+      b.CallMulti("slipway.quantize_rows.default", {row, !symmetric, low, high, eps}, {{"dtype", *to}});
+  if (!b.ok()) return b.status();
+  Value* integers = b.Call("aten.reshape.default", {rows[0], b.SizesOf(x)});
+  ir::Values params = {nullptr, nullptr};
+  for (size_t i = 0; i < 2; ++i)
+    params[i] = TakeConversions(b, made->output(i), b.Call("aten.reshape.default", {rows[i + 1], ir::Ints{1}}));
+  if (!b.ok()) return b.status();
+  ReplaceNode(quantize, {integers});
   ReplaceNode(made, params);
   return absl::OkStatus();
 }
@@ -211,11 +263,15 @@ absl::Status JoinLinear(Node* linear, bool exact) {
     return is_float(d.arithmetic) && is_float(d.dtype) && is_float(d.scale->dtype()) && (!d.scale_dtype || !exact) &&
            !d.float_zero_point;
   };
-  if (!x || !m || !plain(*x) || !plain(*m) || x->input->dtype() != ir::DType::kInt8 || x->input->rank() == 0)
-    return absl::OkStatus();
+  auto is_byte = [](const Value* v) { return v->dtype() == ir::DType::kInt8 || v->dtype() == ir::DType::kUInt8; };
+  if (!x || !m || !plain(*x) || !plain(*m) || !is_byte(x->input) || x->input->rank() == 0) return absl::OkStatus();
   if (m->zero_point && m->zero_point->dtype() != m->input->dtype()) return absl::OkStatus();
-  if (x->zero_point && x->zero_point->dtype() != ir::DType::kInt8) return absl::OkStatus();
-  if (m->input->dtype() != ir::DType::kInt8 && m->input->dtype() != ir::DType::kUInt8) return absl::OkStatus();
+  // One that choose_qparams makes is of i64, and in the range of the integers.
+  const ir::DType integers = x->input->dtype();
+  const Node* made = x->zero_point ? TensorQparams(x->zero_point) : nullptr;
+  if (made ? ir::ArgReader(*made).dtype("dtype") != integers : x->zero_point && x->zero_point->dtype() != integers)
+    return absl::OkStatus();
+  if (!is_byte(m->input)) return absl::OkStatus();
   ir::ArgReader a(*linear);
   const int64_t block = a.i("block_size");
   Value* bias = a.opt_tensor("bias");
@@ -230,9 +286,11 @@ absl::Status JoinLinear(Node* linear, bool exact) {
   ir::SymInts rows(static_cast<size_t>(x->input->rank()), 1);
   if (!one)
     for (int d = 0; d + 1 < x->input->rank(); ++d) rows[static_cast<size_t>(d)] = b.Size(x->input, d);
-  auto by_rows = [&](Value* v) -> Value* { return v ? b.Call("aten.reshape.default", {v, rows}) : nullptr; };
+  auto by_rows = [&](Value* v, ir::DType t) -> Value* {
+    return v ? b.Call("aten.reshape.default", {b.Cast(v, t), rows}) : nullptr;
+  };
   Value* y = b.Call("slipway.integer_linear.default",
-                    {x->input, b.Cast(by_rows(x->scale), kF32), by_rows(x->zero_point), m->input, m->scale,
+                    {x->input, by_rows(x->scale, kF32), by_rows(x->zero_point, integers), m->input, m->scale,
                      m->zero_point, bias ? b.Cast(bias, kF32) : nullptr, block == *k ? -1 : block});
   if (!b.ok()) return b.status();
   ReplaceNode(linear, {b.Cast(y, linear->output()->dtype())});
@@ -253,8 +311,10 @@ absl::Status FormIntegerLinears(ir::Program& p, bool exact_casts) {
     if (absl::Status s = JoinLinear(n, exact_casts); !s.ok()) return s;
   for (Node* n : products)
     if (absl::Status s = JoinProduct(n); !s.ok()) return s;
-  for (Node* n : quantizations)
-    if (absl::Status s = FormRows(n, exact_casts); !s.ok()) return s;
+  for (Node* n : quantizations) {
+    const bool whole = TensorQparams(n->Get("scale").value()) != nullptr;
+    if (absl::Status s = whole ? FormTensor(n) : FormRows(n, exact_casts); !s.ok()) return s;
+  }
   return quantizations.empty() && products.empty() && linears.empty() ? absl::OkStatus() : EliminateDeadCode(p);
 }
 

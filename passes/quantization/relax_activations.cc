@@ -16,13 +16,21 @@ using ir::Value;
 // quantize(x), to 8 bits, with a scale that is made of x; x is null for other values.
 struct Rounded {
   Value *x = nullptr, *scale = nullptr, *zero_point = nullptr;
+  bool whole = false;  // one scale for the whole tensor, as pt2e has it
 };
 Rounded ReadRounded(const Value* q) {
   const Node* quantize = Producer(q, "slipway.quantize.default");
   if (!quantize) return {};
   ir::ArgReader a(*quantize);
-  const Rounded r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
-  if (!a.ok() || a.dtype("dtype") != ir::DType::kInt8) return {};
+  Rounded r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
+  if (!a.ok()) return {};
+  for (const char* op :
+       {"quantized_decomposed.choose_qparams.tensor", "quantized_decomposed.choose_qparams_symmetric.tensor"})
+    if (const Node* made = Producer(r.scale, op)) {
+      r.whole = made->output(0) == r.scale && made->Get("input").value() == r.x;
+      return r.whole ? r : Rounded{};
+    }
+  if (a.dtype("dtype") != ir::DType::kInt8) return {};
   const Node* made = Producer(r.scale, "torchao.choose_qparams_affine.default");
   return made && made->output(0) == r.scale && made->Get("input").value() == r.x ? r : Rounded{};
 }
@@ -32,8 +40,11 @@ void TakeFloats(Node* linear) {
   const auto d = ReadDequantized(linear->Get("input").value());
   if (!d) return;
   const Rounded r = ReadRounded(d->input);
-  if (r.x && r.x->dtype() == d->dtype && r.scale == d->scale && r.zero_point == d->zero_point)
-    linear->SetArg("input", r.x);
+  // pt2e's scale is of f64, of which dequantize takes an f32.
+  const bool same = r.x && (r.scale == d->scale || (r.whole && r.scale == CastSource(d->scale)));
+  if (!same || r.x->dtype() != d->dtype || r.zero_point != d->zero_point) return;
+  linear->SetArg("input", r.x);
+  if (r.whole) linear->SetArg("activations", d->input->dtype());
 }
 
 // What is behind views that keep the order of elements, and conversions.

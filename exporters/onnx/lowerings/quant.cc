@@ -482,7 +482,8 @@ void RoundingLinear(LoweringContext& c) {
 bool TakesDynamic(const ir::Node& n) {
   ir::ArgReader a(n);
   const auto d = passes::ReadMatrix(n);
-  return a.dtype("activations") == DType::kInt8 && IsRelaxed<false>(d) && !d->zero_point &&
+  const auto activations = a.dtype("activations");
+  return activations && IsByte(*activations) && IsRelaxed<false>(d) && !d->zero_point &&
          d->input->dtype() == DType::kInt8;
 }
 void DynamicLinear(LoweringContext& c) {
