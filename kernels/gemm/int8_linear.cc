@@ -32,7 +32,7 @@ bool IsByte(DType t) { return t == DType::kI8 || t == DType::kU8; }
 // Unsigned integers of activations are multiplied as signed ones, less by this; their zero points are, too.
 constexpr int32_t kUnsignedShift = 128;
 void Shift(const uint8_t* from, int64_t n, uint8_t* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ uint8_t{kUnsignedShift};
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ uint8_t { kUnsignedShift };
 }
 
 // Elements of a tensor of [rows…, 1], row by row.

@@ -39,9 +39,17 @@ Value* Number(Decomposer& d, const ir::Scalar& s, DType dtype) {
   if (s.value) return s.value->type().is_tensor() ? s.value : d.b.ScalarTensor(s.value, dtype);
   return d.b.ScalarTensor(ir::IsFloating(dtype) ? Arg(s.d) : Arg(s.i), dtype);
 }
-// A zero point in the dtype of the integers where it is a number that fits.
+// What v of one element is a wider copy of, where that is of `t`; else v.
+Value* Unwidened(Value* v, DType t) {
+  Value* source = v->type().StaticNumel() == 1 ? CastSource(v) : nullptr;
+  if (!source || source->dtype() != t) return v;
+  while (source->producer() && IsReshape(*source->producer())) source = FirstArgument(*source->producer());
+  return source;
+}
+// A zero point in the dtype of the integers where it is a number that fits, or made in that dtype.
 Value* ZeroPoint(Decomposer& d, DType integers) {
   const ir::Scalar s = d.scalar("zero_point");
+  if (s.value && s.value->type().is_tensor()) return Unwidened(s.value, integers);
   if (!s.value && s.i == 0) return nullptr;
   const auto [low, high] = integers == DType::kUInt8 ? std::pair(0, 255) : std::pair(-128, 127);
   const bool fits = (integers == DType::kInt8 || integers == DType::kUInt8) && s.i >= low && s.i <= high;
@@ -88,15 +96,17 @@ void ReturnDequantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block,
   if (d.ok()) d.Return(Emit(d.b, q));
 }
 
-// The scale is a number of Python (kept as f64, so that its reciprocal is) or a tensor.
+// The scale is a number of Python (kept as f64, so that its reciprocal is) or a tensor: of an f32 the reciprocal in
+// f64, rounded to f32, is that in f32.
 void QuantizePerTensor(Decomposer& d) {
-  ReturnQuantized(d, Number(d, d.scalar("scale"), DType::kFloat64), ZeroPoint(d, d.out_type().dtype),
+  Value* scale = Number(d, d.scalar("scale"), DType::kFloat64);
+  ReturnQuantized(d, Unwidened(scale, DType::kFloat32), ZeroPoint(d, d.out_type().dtype),
                   ir::Ints(d.in("input")->rank(), -1), DType::kFloat32);
 }
 void DequantizePerTensor(Decomposer& d) {
   const Value* x = d.in("input");
   Value* scale = Number(d, d.scalar("scale"), DType::kFloat32);
-  if (d.ok()) scale = d.b.Cast(scale, DType::kFloat32);
+  if (d.ok()) scale = d.b.Cast(Unwidened(scale, DType::kFloat32), DType::kFloat32);
   ReturnDequantized(d, scale, ZeroPoint(d, x->dtype()), ir::Ints(x->rank(), -1), DType::kFloat32);
 }
 ir::Ints AlongAxis(Decomposer& d, int rank) {
@@ -115,6 +125,50 @@ void DequantizePerChannelGroup(Decomposer& d) {
   const Value* x = d.in("input");
   if (x->rank() != 2) return d.Fail("a matrix is asked for");
   ReturnDequantized(d, d.in("scales"), d.opt_in("zero_points"), {1, d.i("group_size")}, DType::kFloat32);
+}
+
+// Whether pt2e takes parameters from activations of this type.
+bool IsObserved(DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); }
+
+// Scale and zero point of a whole tensor as pt2e chooses them: the range in the dtype of x, the rest in f32, since eps
+// is a tensor of f32 (determine_qparams in torch/ao/quantization/utils.py).
+template <bool symmetric>
+void ChooseTensorQparams(Decomposer& d) {
+  Value* x = d.in("input");
+  const int64_t low = d.i("quant_min"), high = d.i("quant_max");
+  const auto eps = static_cast<double>(static_cast<float>(d.f("eps")));
+  const auto to = d.dtype("dtype");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || low >= high) return d.Unsupported("activations of this type or range");
+  // Of f32 it is what choose_qparams_affine computes, for which targets have a form of their own.
+  if (x->dtype() == DType::kFloat32 && to && (!symmetric || (low + high + 1) / 2 == (to == DType::kUInt8 ? 128 : 0)) &&
+      ((to == DType::kUInt8 && low >= 0 && high <= 255) || (to == DType::kInt8 && low >= -128 && high <= 127))) {
+    const Values made = d.b.CallMulti("torchao.choose_qparams_affine.default",
+                                      {x, symmetric ? "SYMMETRIC" : "ASYMMETRIC", d.b.SizesOf(x), *to, low, high, eps},
+                                      {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", *to}, {"keepdim", true}});
+    if (!d.b.ok()) return;
+    return d.Return({d.b.Cast(Reshape(d, made[0], {1}), d.out_type(0).dtype),
+                     d.b.Cast(Reshape(d, made[1], {1}), d.out_type(1).dtype)});
+  }
+  const std::vector<int> axes = AllDims(x->rank());
+  auto extreme = [&](const char* op) {
+    return axes.empty() ? x : d.b.Call(op, {x, ir::Ints(axes.begin(), axes.end())});
+  };
+  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
+  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
+  const auto steps = static_cast<double>(high - low);
+  Value* scale = symmetric ? d.Div(d.b.Call("aten.maximum.default", {d.Unary("neg", least), most}), steps / 2)
+                           : d.Div(d.Sub(most, least), steps);
+  scale = ClampMin(d, d.b.Cast(scale, DType::kFloat32), eps);
+  Value* zero;
+  if (symmetric) {
+    zero = d.b.Full({}, to == DType::kUInt8 ? 128 : 0, DType::kInt64);
+  } else {
+    zero = d.Rsub(d.Unary("round", d.Div(d.b.Cast(least, DType::kFloat32), scale)), low);
+    zero = d.b.Call("aten.clamp.default", {zero, low, high});
+  }
+  d.Return(
+      {d.b.Cast(Reshape(d, scale, {1}), d.out_type(0).dtype), d.b.Cast(Reshape(d, zero, {1}), d.out_type(1).dtype)});
 }
 
 // ---- by tokens: a scale for each row
@@ -359,40 +413,6 @@ void ChooseQparams(Decomposer& d) {
             d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
 }
 
-// Whether pt2e takes parameters from activations of this type.
-bool IsObserved(DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); }
-
-// Scale and zero point of a whole tensor as pt2e chooses them: the range in the dtype of x, the rest in f32, since eps
-// is a tensor of f32 (determine_qparams in torch/ao/quantization/utils.py).
-template <bool symmetric>
-void ChooseTensorQparams(Decomposer& d) {
-  Value* x = d.in("input");
-  const int64_t low = d.i("quant_min"), high = d.i("quant_max");
-  const auto eps = static_cast<double>(static_cast<float>(d.f("eps")));
-  const auto to = d.dtype("dtype");
-  if (!d.ok()) return;
-  if (!IsObserved(x->dtype()) || low >= high) return d.Unsupported("activations of this type or range");
-  const std::vector<int> axes = AllDims(x->rank());
-  auto extreme = [&](const char* op) {
-    return axes.empty() ? x : d.b.Call(op, {x, ir::Ints(axes.begin(), axes.end())});
-  };
-  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
-  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
-  const auto steps = static_cast<double>(high - low);
-  Value* scale = symmetric ? d.Div(d.b.Call("aten.maximum.default", {d.Unary("neg", least), most}), steps / 2)
-                           : d.Div(d.Sub(most, least), steps);
-  scale = ClampMin(d, d.b.Cast(scale, DType::kFloat32), eps);
-  Value* zero;
-  if (symmetric) {
-    zero = d.b.Full({}, to == DType::kUInt8 ? 128 : 0, DType::kInt64);
-  } else {
-    zero = d.Rsub(d.Unary("round", d.Div(d.b.Cast(least, DType::kFloat32), scale)), low);
-    zero = d.b.Call("aten.clamp.default", {zero, low, high});
-  }
-  d.Return({d.b.Cast(Reshape(d, scale, {1}), d.out_type(0).dtype),
-            d.b.Cast(Reshape(d, zero, {1}), d.out_type(1).dtype)});
-}
-
 // Of each row, in the dtype of x; of f16 the division is in f32.
 void ChooseTokenQparams(Decomposer& d) {
   Value* x = d.in("input");
@@ -461,10 +481,9 @@ void QuantizeRows(Decomposer& d) {
   SymInts sizes(block.begin(), block.end());
   if (!d.ok()) return;
   sizes.back() = d.b.Size(x, x->rank() - 1);
-  Values made =
-      d.b.CallMulti("torchao.choose_qparams_affine.default",
-                    {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, to, low, high, d.f("eps")},
-                    {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", to}, {"keepdim", true}});
+  Values made = d.b.CallMulti("torchao.choose_qparams_affine.default",
+                              {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, to, low, high, d.f("eps")},
+                              {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", to}, {"keepdim", true}});
   if (!d.b.ok()) return;
   Value* q = d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, to, low, high});
   d.Return({q, made[0], made[1]});
@@ -498,6 +517,8 @@ void IntegerLinear(Decomposer& d) {
 }
 
 constexpr DecomposeRow kNamed[] = {
+    {"quantized_decomposed.choose_qparams.tensor", ChooseTensorQparams<false>, false},
+    {"quantized_decomposed.choose_qparams_symmetric.tensor", ChooseTensorQparams<true>, false},
     {"quantized_decomposed.quantize_per_tensor.default", QuantizePerTensor, false},
     {"quantized_decomposed.quantize_per_tensor.tensor", QuantizePerTensor, false},
     {"quantized_decomposed.quantize_per_tensor.tensor2", QuantizePerTensor, false},
@@ -523,8 +544,6 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.quantized_embedding.default", QuantizedEmbedding, false},
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},
-    {"quantized_decomposed.choose_qparams.tensor", ChooseTensorQparams<false>, false},
-    {"quantized_decomposed.choose_qparams_symmetric.tensor", ChooseTensorQparams<true>, false},
     {"quantized_decomposed.choose_qparams_per_token.default", ChooseTokenQparams, false},
     {"quantized_decomposed.choose_qparams_per_token_asymmetric.default", ChooseAsymmetricTokenQparams, false},
     {"quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default", ChooseAsymmetricTokenQparams, false},

@@ -130,6 +130,19 @@ bool HasForm(const std::optional<Dequantized>& d, bool blocks) {
   return n && *n == *scales * l.block && (blocks || l.axis + 1 == d->input->rank());
 }
 
+// One element, computed in the program.
+bool IsComputed(const ir::Value* v, DType t) {
+  return v->dtype() == t && v->type().StaticNumel() == 1 && !passes::IsStored(v);
+}
+// Integers of a whole tensor whose parameters are computed.
+bool HasComputedForm(const std::optional<Dequantized>& d) {
+  return d && IsByte(d->input->dtype()) && !passes::IsStored(d->input) && IsComputed(d->scale, DType::kFloat32) &&
+         (!d->zero_point || IsComputed(d->zero_point, d->input->dtype())) && d->product_dtype() == DType::kFloat32 &&
+         d->arithmetic == DType::kFloat32 && d->dtype == DType::kFloat32 && !d->float_zero_point &&
+         LayoutOf(d->input->sizes(), d->block_size).kind == Layout::kTensor;
+}
+V Scalar(LoweringContext& c, ir::Value* v) { return c.e.Reshape(c.raw(v), Ints{}); }
+
 bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); }
 
 // Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear
@@ -137,6 +150,7 @@ bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); 
 template <bool blocks>
 bool TakesDequantize(const ir::Node& n) {
   const auto d = passes::ReadDequantized(n.output());
+  if (HasComputedForm(d)) return true;
   if (!HasForm(d, blocks)) return false;
   if (!passes::IsStored(d->input)) return true;
   for (const ir::Node* user : n.output()->users())
@@ -181,6 +195,11 @@ V Dequantize(LoweringContext& c, const Dequantized& d, bool integers) {
 }
 void DequantizeRow(LoweringContext& c) {
   const ir::Value* y = c.node().output();
+  if (const auto d = passes::ReadDequantized(y); HasComputedForm(d)) {
+    std::vector<V> in = {c.raw(d->input), Scalar(c, d->scale)};
+    if (d->zero_point) in.push_back(Scalar(c, d->zero_point));
+    return c.Return(c.e.Op("DequantizeLinear", in, {}, DType::kFloat32, d->input->rank()));
+  }
   const auto users = y->users();
   const bool convolved = !users.empty() && IsConvolution(*users[0]);
   c.Return(Dequantize(c, *passes::ReadDequantized(y), convolved));
@@ -188,15 +207,17 @@ void DequantizeRow(LoweringContext& c) {
 
 // ---- slipway.quantize
 
-// Activations with one stored scale, or one for each place of a dim.
+// Activations with one scale, or a stored one for each place of a dim.
 bool TakesQuantize(const ir::Node& n) {
   ir::ArgReader a(n);
   const ir::Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
   const Ints block = a.ints("block_size");
   const auto to = a.dtype("dtype");
   const Layout l = a.ok() && block.size() == static_cast<size_t>(x->rank()) ? LayoutOf(x->sizes(), block) : Layout{};
-  return a.ok() && a.dtype("arithmetic") == DType::kFloat32 && x->dtype() == DType::kFloat32 && to && IsByte(*to) &&
-         passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
+  if (!a.ok() || a.dtype("arithmetic") != DType::kFloat32 || x->dtype() != DType::kFloat32 || !to || !IsByte(*to))
+    return false;
+  if (IsComputed(scale, DType::kFloat32)) return (!zero || IsComputed(zero, *to)) && l.kind == Layout::kTensor;
+  return passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
 }
 // The quotient in place of the product with the reciprocal: an integer may differ by one where a rounding of f32
 // decides.
@@ -206,8 +227,9 @@ void Quantize(LoweringContext& c) {
   const DType to = c.out_dtype();
   ir::Value *scales = c.tensor("scale"), *zeros = c.opt_tensor("zero_point");
   const Ints shape = l.kind == Layout::kTensor ? Ints{} : Ints{*scales->type().StaticNumel()};
-  const V scale = Parameter(c, scales, DType::kFloat32, shape);
-  const V zero = zeros ? Parameter(c, zeros, to, shape) : Repeated(c, 0, to, shape);
+  const bool computed = IsComputed(scales, DType::kFloat32);
+  const V scale = computed ? Scalar(c, scales) : Parameter(c, scales, DType::kFloat32, shape);
+  const V zero = !zeros ? Repeated(c, 0, to, shape) : computed ? Scalar(c, zeros) : Parameter(c, zeros, to, shape);
   V q = c.e.Op("QuantizeLinear", {x, scale, zero}, {{"axis", int64_t{l.axis}}}, to, x.rank);
   const int64_t low = c.i("quant_min"), high = c.i("quant_max");
   const bool narrower = to == DType::kUInt8 ? low > 0 || high < 255 : low > -128 || high < 127;
@@ -477,29 +499,56 @@ void RoundingLinear(LoweringContext& c) {
   c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
 }
 
-// Integers of activations with one scale for all of them, made of them. Weights are unsigned, with zero point 128: sums
-// of products of u8 and s8 saturate on processors with AVX2 only.
-bool TakesDynamic(const ir::Node& n) {
-  ir::ArgReader a(n);
-  const auto d = passes::ReadMatrix(n);
-  const auto activations = a.dtype("activations");
-  return activations && IsByte(*activations) && IsRelaxed<false>(d) && !d->zero_point &&
-         d->input->dtype() == DType::kInt8;
+// Weights [n, k] of int8 without a zero point, with a scale a column or one for all.
+bool IsPlainMatrix(const std::optional<Dequantized>& d) {
+  return IsRelaxed<false>(d) && !d->zero_point && d->input->dtype() == DType::kInt8;
 }
-void DynamicLinear(LoweringContext& c) {
-  const Dequantized d = *passes::ReadMatrix(c.node());
+// A product of integers, scaled: `x` are integers of activations with one scale and zero point for all. Weights are
+// unsigned, with zero point 128: sums of products of u8 and s8 saturate on processors with AVX2 only, unless `x` is
+// narrow enough for pairs of products to fit 16 bits (2 · 127 · 128).
+V ScaledIntegers(LoweringContext& c, const Dequantized& d, V x, V x_scale, V x_zero, bool narrow, V bias) {
   const StoredMatrix stored = *ReadStored(d.input);
   const Ints turned = {stored.sizes[1], stored.sizes[0]};
-  const V x = c.e.Cast(c.in("input"), DType::kFloat32), bias = c.opt_in("bias");
-  const std::vector<V> q = c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
-  const V w = c.graph().StoredWeight(
-      stored.value, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
+  const int shift = narrow ? 0 : 128;
+  const DType type = narrow ? DType::kInt8 : DType::kUInt8;
+  const V w = c.graph().StoredWeight(stored.value,
+                                     {type, turned, false, shift, 0, turned, {stored.strides[1], stored.strides[0]}});
   const Ints scales = d.block_size[0] == -1 ? Ints{} : Ints{turned[1]}, view = scales.empty() ? Ints{1} : scales;
-  V y = c.e.Op("MatMulInteger", {q[0], w, q[2], c.e.Integer(128, DType::kUInt8)}, {}, DType::kInt32, x.rank);
+  const int rank = x.rank;
+  V y = c.e.Op("MatMulInteger", {x, w, x_zero, c.e.Integer(shift, type)}, {}, DType::kInt32, rank);
   const V scale =
-      c.e.Op("Mul", {q[1], Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
+      c.e.Op("Mul", {x_scale, Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
   y = c.e.Mul(c.e.Cast(y, DType::kFloat32), scale);
-  c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
+  return bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y;
+}
+
+// Integers that the target makes, with one scale for all of them.
+bool TakesDynamic(const ir::Node& n) {
+  const auto activations = ir::ArgReader(n).dtype("activations");
+  return activations && IsByte(*activations) && IsPlainMatrix(passes::ReadMatrix(n));
+}
+void DynamicLinear(LoweringContext& c) {
+  const V x = c.e.Cast(c.in("input"), DType::kFloat32);
+  std::vector<V> q = c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
+  q[0].rank = x.rank;
+  c.Return(ScaledIntegers(c, *passes::ReadMatrix(c.node()), q[0], q[1], q[2], false, c.opt_in("bias")));
+}
+
+// Integers that the program makes, whose scale it computes: onnxruntime multiplies integers of stored scales only.
+bool TakesComputed(const ir::Node& n) {
+  constexpr int64_t kMostTerms = 1 << 16;  // of a sum in 32 bits
+  const auto d = passes::ReadMatrix(n);
+  return HasComputedForm(passes::ReadDequantized(n.Get("input").value())) && IsPlainMatrix(d) &&
+         ReadStored(d->input)->sizes[1] <= kMostTerms && n.output()->dtype() == DType::kFloat32;
+}
+void ComputedLinear(LoweringContext& c) {
+  const Dequantized x = *passes::ReadDequantized(c.tensor("input"));
+  const ir::Node* quantize = passes::Producer(x.input, "slipway.quantize.default");
+  const bool narrow = quantize && ir::ArgReader(*quantize).i("quant_max") <= 127;
+  const DType integers = x.input->dtype();
+  const V zero = x.zero_point ? Scalar(c, x.zero_point) : c.e.Integer(0, integers);
+  c.Return(ScaledIntegers(c, *passes::ReadMatrix(c.node()), c.raw(x.input), Scalar(c, x.scale), zero, narrow,
+                          c.opt_in("bias")));
 }
 
 // int8 x int8 -> int32.
@@ -514,6 +563,7 @@ constexpr Row kRows[] = {
     {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
     {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
     {"slipway.quantized_linear.default", DynamicLinear, true, 0, TakesDynamic, kMaxOpset, kPortable | kOrt},
+    {"slipway.quantized_linear.default", ComputedLinear, true, 0, TakesComputed},
     {"slipway.quantized_linear.default", RoundingLinear, true, 0, TakesRounding, kMaxOpset, kOrt},
     {"slipway.quantized_linear.default", Portable, true, 21, TakesPortable<true>, kMaxOpset, kPortable},
     {"slipway.quantized_linear.default", Portable, true, 0, TakesPortable<false>, 20, kPortable},
