@@ -99,9 +99,9 @@ void ReturnDequantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block,
 // The scale is a number of Python (kept as f64, so that its reciprocal is) or a tensor: of an f32 the reciprocal in
 // f64, rounded to f32, is that in f32.
 void QuantizePerTensor(Decomposer& d) {
-  Value* scale = Number(d, d.scalar("scale"), DType::kFloat64);
-  ReturnQuantized(d, Unwidened(scale, DType::kFloat32), ZeroPoint(d, d.out_type().dtype),
-                  ir::Ints(d.in("input")->rank(), -1), DType::kFloat32);
+  Value* zero = ZeroPoint(d, d.out_type().dtype);
+  Value* scale = Unwidened(Number(d, d.scalar("scale"), DType::kFloat64), DType::kFloat32);
+  ReturnQuantized(d, scale, zero, ir::Ints(d.in("input")->rank(), -1), DType::kFloat32);
 }
 void DequantizePerTensor(Decomposer& d) {
   const Value* x = d.in("input");

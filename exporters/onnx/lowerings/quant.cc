@@ -395,11 +395,25 @@ std::optional<StoredMatrix> ReadStored(ir::Value* v) {
   return m;
 }
 
+// The number that all elements of v are, behind views; nullopt for other values.
+std::optional<double> SplatOf(const ir::Value* v) {
+  while (v->producer() && (passes::IsReshape(*v->producer()) || v->producer()->op_name() == "aten.expand.default"))
+    v = passes::FirstArgument(*v->producer());
+  const ir::Node* n = passes::Producer(v, "aten.full.default");
+  const double* number = n ? n->Get("fill_value").get<double>() : nullptr;
+  return number ? std::optional(*number) : std::nullopt;
+}
+
 // Scales [n, k / block] as f32. `sizes` and `strides` say in which order, and how often, the elements are wanted.
 V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints& sizes, const Ints& strides) {
-  ir::Value* stored = StoredParameters(d.scale);
-  V scale =
-      c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}), d.scale->dtype());
+  V scale;
+  if (const auto number = SplatOf(d.scale)) {
+    scale = Repeated(c, *number, d.scale->dtype(), dims);
+  } else {
+    ir::Value* stored = StoredParameters(d.scale);
+    scale = c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}),
+                     d.scale->dtype());
+  }
   if (d.scale_dtype) scale = c.e.Cast(scale, *d.scale_dtype);
   return c.e.Cast(scale, DType::kFloat32);
 }
@@ -407,7 +421,8 @@ V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints&
 // Bytes whose scales and zero points are written, in the order that another form wants.
 template <bool blocks>
 bool IsRelaxed(const std::optional<Dequantized>& d) {
-  if (!d || !HasForm(d, true) || !ReadStored(d->input) || !StoredParameters(d->scale)) return false;
+  if (!d || !HasForm(d, true) || !ReadStored(d->input) || (!StoredParameters(d->scale) && !SplatOf(d->scale)))
+    return false;
   const ir::Value* zero = d->zero_point;
   if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() ||
                zero->dtype() != d->input->dtype() || zero->type().StaticNumel() != d->scale->type().StaticNumel()))
