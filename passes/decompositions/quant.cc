@@ -312,6 +312,11 @@ void Quantize(Decomposer& d) {
   Value *x = d.in("input"), *scale = d.in("scale"), *zero = d.opt_in("zero_point");
   const DType arithmetic = d.dtype("arithmetic").value_or(DType::kFloat32), to = d.out_type().dtype;
   if (!ir::IsIntegral(to)) return d.Unsupported(text::StrCat("quantization to ", ir::Name(to)));
+  if (const auto q = ReadNumberedQuantize(d.node().output())) {  // numbers in place of tensors of one element
+    Value* y = d.Unary("round", d.Mul(x, static_cast<double>(q->inverse)));
+    if (q->zero != 0) y = d.Add(y, static_cast<double>(q->zero));
+    return d.Return(d.b.Cast(d.b.Call("aten.clamp.default", {y, q->low, q->high}), to));
+  }
   const Blocks b = SplitBlocks(d, x, d.ints("block_size"));
   if (!d.ok()) return;
   Value* inverse = d.b.Cast(OfBlocks(d, d.Unary("reciprocal", scale), b), arithmetic);
@@ -324,9 +329,16 @@ void Quantize(Decomposer& d) {
 void Dequantize(Decomposer& d) {
   const auto q = ReadDequantized(d.node().output());
   if (!q) return d.Fail("the arguments do not agree");
+  const DType wide = q->product_dtype();
+  const auto scale_number = FilledNumber(q->scale), zero_number = q->zero_point ? FilledNumber(q->zero_point) : 0.0;
+  if (scale_number && zero_number && wide == DType::kFloat32 && q->arithmetic == DType::kFloat32 && !q->scale_dtype &&
+      !q->float_zero_point && ir::IsIntegral(q->input->dtype())) {
+    Value* y = d.b.Cast(q->input, wide);
+    if (*zero_number != 0) y = d.Sub(y, *zero_number);
+    return d.Return(d.b.Cast(d.Mul(y, *scale_number), q->dtype));
+  }
   const Blocks b = SplitBlocks(d, q->input, q->block_size);
   if (!d.ok()) return;
-  const DType wide = q->product_dtype();
   Value* y = d.b.Cast(Split(d, q->input, b), q->arithmetic);
   if (q->float_zero_point) {
     if (!q->range) return d.Unsupported("a zero point of floats without a range");

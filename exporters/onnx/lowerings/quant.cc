@@ -12,24 +12,19 @@
 // long as no ReLU follows; kOrt as MatMulNBits, or in the operators that become DynamicQuantizeMatMul.
 #include <utility>
 
+#include "exporters/onnx/lowerings/quant.h"
 #include "exporters/onnx/lowerings/util.h"
-#include "passes/quantization/quantization.h"
 
 namespace slipway::exporters::onnx_out {
-namespace {
 
 using passes::Dequantized;
 
-bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
-
-// The 4-bit type that has all integers of the range; nullopt for none.
 std::optional<DType> NibbleType(const std::optional<std::pair<int64_t, int64_t>>& range) {
   if (range && range->first >= -8 && range->second <= 7) return DType::kInt4;
   if (range && range->first >= 0 && range->second <= 15) return DType::kUInt4;
   return std::nullopt;
 }
 
-// Whether the zero points, one for each scale, can be written like the integers.
 bool HasZeros(DType nibbles, const Dequantized& d) {
   const auto range = passes::StoredRange(d.zero_point);
   return passes::StoredTensor(d.zero_point) && d.zero_point->dtype() == d.input->dtype() &&
@@ -37,6 +32,49 @@ bool HasZeros(DType nibbles, const Dequantized& d) {
          (nibbles == DType::kInt4 ? range->first >= -8 && range->second <= 7
                                   : range->first >= 0 && range->second <= 15);
 }
+
+bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
+  const auto type = NibbleType(d.range);
+  const auto sizes = d.input->type().StaticSizes();
+  const int64_t block = d.block_size[1];
+  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) ||
+      d.scale_dtype || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
+      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
+      d.scale->sizes()[0].constant() != (*sizes)[0])
+    return false;
+  if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
+  return HasZeros(*type, d);
+}
+
+V Repeated(LoweringContext& c, double number, DType t, const Ints& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return c.e.Numbers(std::vector<double>(static_cast<size_t>(n), number), t, dims);
+}
+V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
+  if (const ir::Node* n = v->producer(); n && n->op_name() == "aten.full.default") {
+    const ir::Arg& fill = n->Get("fill_value");
+    if (const double* number = fill.get<double>()) return Repeated(c, *number, t, dims);
+    if (const int64_t* number = fill.get<int64_t>()) return Repeated(c, static_cast<double>(*number), t, dims);
+  }
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  if (v->type().StaticNumel() != n) {
+    const V one = c.e.Reshape(c.e.Cast(c.raw(v), t), Ints(dims.size(), 1));
+    return c.e.Expand(one, c.e.I64(dims), static_cast<int>(dims.size()));
+  }
+  // A view of a weight has its elements in the same order.
+  ir::Value* stored = v;
+  while (stored->producer() && passes::IsReshape(*stored->producer()))
+    stored = passes::FirstArgument(*stored->producer());
+  if (passes::StoredTensor(stored) && stored->dtype() == t) return c.graph().StoredWeight(stored, {t, dims});
+  const V x = c.e.Cast(c.raw(v), t);
+  return v->type().StaticSizes() == dims ? x : c.e.Reshape(x, dims);
+}
+
+namespace {
+
+bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
 
 // How scales lie in a tensor: one for all, one for each place of a dim, or one for each `block` places of a dim and
 // each of every other.
@@ -79,34 +117,6 @@ bool IsPlainZero(const ir::Value* zero, DType integers) {
   return range && range->first >= low && range->second <= high;
 }
 
-V Repeated(LoweringContext& c, double number, DType t, const Ints& dims) {
-  int64_t n = 1;
-  for (int64_t d : dims) n *= d;
-  return c.e.Numbers(std::vector<double>(static_cast<size_t>(n), number), t, dims);
-}
-// A stored scale or zero point in `t`, of these dims or one for all of them: an initializer where it is one in the
-// program.
-V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
-  if (const ir::Node* n = v->producer(); n && n->op_name() == "aten.full.default") {
-    const ir::Arg& fill = n->Get("fill_value");
-    if (const double* number = fill.get<double>()) return Repeated(c, *number, t, dims);
-    if (const int64_t* number = fill.get<int64_t>()) return Repeated(c, static_cast<double>(*number), t, dims);
-  }
-  int64_t n = 1;
-  for (int64_t d : dims) n *= d;
-  if (v->type().StaticNumel() != n) {
-    const V one = c.e.Reshape(c.e.Cast(c.raw(v), t), Ints(dims.size(), 1));
-    return c.e.Expand(one, c.e.I64(dims), static_cast<int>(dims.size()));
-  }
-  // A view of a weight has its elements in the same order.
-  ir::Value* stored = v;
-  while (stored->producer() && passes::IsReshape(*stored->producer()))
-    stored = passes::FirstArgument(*stored->producer());
-  if (passes::StoredTensor(stored) && stored->dtype() == t) return c.graph().StoredWeight(stored, {t, dims});
-  const V x = c.e.Cast(c.raw(v), t);
-  return v->type().StaticSizes() == dims ? x : c.e.Reshape(x, dims);
-}
-
 // ---- slipway.dequantize
 
 // Integers with stored scales. f32 has the product of a byte and a narrower scale exactly, so that computing in it and
@@ -145,16 +155,25 @@ V Scalar(LoweringContext& c, ir::Value* v) { return c.e.Reshape(c.raw(v), Ints{}
 
 bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); }
 
+// Whether a convolution or product of dequantized operands ends in integers: its only user rounds it.
+bool EndsInIntegers(const ir::Node& n);
+
 // Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear
-// until it is in front of a MatMul. Those get the steps.
-template <bool blocks>
+// until it is in front of a MatMul. Those get the steps, which a session computes once. So do (not `lasting`)
+// convolutions of integers that end in floats, which ONNX Runtime has none of: it would dequantize their weights in
+// each run, and not lay them out as its convolutions of floats want them.
+template <bool blocks, bool lasting>
 bool TakesDequantize(const ir::Node& n) {
   const auto d = passes::ReadDequantized(n.output());
   if (HasComputedForm(d)) return true;
   if (!HasForm(d, blocks)) return false;
   if (!passes::IsStored(d->input)) return true;
-  for (const ir::Node* user : n.output()->users())
+  for (const ir::Node* user : n.output()->users()) {
     if (!IsConvolution(*user) && user->op_name() != "aten.embedding.default") return false;
+    if (!lasting && IsConvolution(*user) && passes::ReadDequantized(user->Get("input").value()) &&
+        !EndsInIntegers(*user))
+      return false;
+  }
   return !n.graph()->IsOutput(n.output());
 }
 
@@ -219,6 +238,11 @@ bool TakesQuantize(const ir::Node& n) {
   if (IsComputed(scale, DType::kFloat32)) return (!zero || IsComputed(zero, *to)) && l.kind == Layout::kTensor;
   return passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
 }
+bool EndsInIntegers(const ir::Node& n) {
+  const ir::Value* y = n.output();
+  return y && y->users().size() == 1 && !n.graph()->IsOutput(y) &&
+         y->users()[0]->op_name() == "slipway.quantize.default" && TakesQuantize(*y->users()[0]);
+}
 // The quotient in place of the product with the reciprocal: an integer may differ by one where a rounding of f32
 // decides.
 void Quantize(LoweringContext& c) {
@@ -238,19 +262,6 @@ void Quantize(LoweringContext& c) {
 
 // ---- slipway.quantized_linear
 
-// Integers of 4 bits in groups that com.microsoft.MatMulNBits has.
-bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
-  const auto type = NibbleType(d.range);
-  const auto sizes = d.input->type().StaticSizes();
-  const int64_t block = d.block_size[1];
-  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) ||
-      d.scale_dtype || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
-      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
-      d.scale->sizes()[0].constant() != (*sizes)[0])
-    return false;
-  if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
-  return HasZeros(*type, d);
-}
 template <bool blocks>
 bool TakesLinear(const ir::Node& n) {
   const auto d = passes::ReadMatrix(n);
@@ -298,67 +309,18 @@ void Linear(LoweringContext& c) {
   const int rank = x.rank;
   if (rank != 2) x = c.e.Reshape(x, c.e.I64({-1, *d.input->sizes()[1].constant()}), 2);
   std::vector<V> in = {x, c.e.Cast(Dequantize(c, d, integers), x.dtype)};
-  if (bias) in.push_back(c.e.Cast(bias, x.dtype));
+  // ONNX Runtime has a product of integers with a bias of floats only where it ends in integers.
+  const bool adds = bias && integers && !EndsInIntegers(c.node());
+  if (bias && !adds) in.push_back(c.e.Cast(bias, x.dtype));
   V y = c.e.Op("Gemm", in, {{"transB", int64_t{1}}}, x.dtype, 2);
-  if (rank == 2) return c.Return(y);
+  const auto biased = [&](V v) { return adds ? c.e.Add(v, c.e.Cast(bias, x.dtype)) : v; };
+  if (rank == 2) return c.Return(biased(y));
   const auto sizes = c.out_type().StaticSizes();
   V shape = sizes ? c.e.I64(*sizes)
                   : c.e.Concat({c.e.Slice(c.e.Shape(c.in("input")), {0}, {rank - 1}, {0}),
                                 c.e.I64({*d.input->sizes()[0].constant()})},
                                0);
-  c.Return(c.e.Reshape(y, shape, rank, true));
-}
-
-// ---- slipway.quantized_embedding
-
-// Four bits in blocks that com.microsoft.GatherBlockQuantized has, which dequantizes the rows that it reads, in f32: a
-// rounding afterwards is the program's. Other tables are read as bytes and dequantized in steps. A table that is a
-// product's matrix, too, is to be one tensor in the file, so both must want it in the same form.
-bool TakesRows(const ir::Node& n) {
-  const auto d = passes::ReadMatrix(n);
-  const auto type = d ? NibbleType(d->range) : std::nullopt;
-  const auto sizes = d ? d->input->type().StaticSizes() : std::nullopt;
-  if (!type || !sizes || (*sizes)[0] < 1 || d->float_zero_point || !passes::StoredTensor(d->input) ||
-      !passes::IsStored(d->scale) || d->product_dtype() == DType::kFloat64 || d->dtype == DType::kFloat64 ||
-      d->scale_dtype || d->scale->sizes()[0].constant() != (*sizes)[0])
-    return false;
-  const int64_t block = d->block_size[1];
-  if (block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0) return false;
-  return d->zero_point ? HasZeros(*type, *d) : *type == DType::kInt4;
-}
-template <bool nibbles>  // from opset 21 on, whose type has four bits
-bool TakesGather(const ir::Node& n) {
-  if (!TakesRows(n)) return false;
-  const auto d = passes::ReadMatrix(n);
-  for (const ir::Node* user : d->input->users())
-    if (user->op_name() != n.op_name() &&
-        (user->op_name() != "slipway.quantized_linear.default" || (!nibbles && !FitsMatMulNBits(*user, *d))))
-      return false;
-  return true;
-}
-void GatherBlockQuantized(LoweringContext& c) {
-  const Dequantized d = *passes::ReadMatrix(c.node());
-  const Ints sizes = *d.input->type().StaticSizes();
-  const int64_t block = d.block_size[1], groups = sizes[1] / block;
-  const bool own = c.e.opset() >= 21;
-  const DType type = own ? *NibbleType(d.range) : DType::kUInt8;
-  const int add = !own && d.range->first < 0 ? 8 : 0;
-  V table = own ? c.graph().StoredWeight(d.input, {type, sizes, true})
-                : c.e.Reshape(c.graph().StoredWeight(d.input, {type, {sizes[0], groups, block / 2}, true, add}),
-                              Ints{sizes[0], sizes[1] / 2});
-  V index = c.in("indices");
-  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) index = c.e.Cast(index, DType::kInt64);
-  std::vector<V> in = {table, index, Parameter(c, d.scale, DType::kFloat32, {sizes[0], groups})};
-  if (d.zero_point)
-    in.push_back(own ? c.graph().StoredWeight(d.zero_point, {type, {sizes[0], groups}, true})
-                     : c.graph().StoredWeight(d.zero_point, {type, {sizes[0], (groups + 1) / 2}, true, add, groups}));
-  Attrs attrs = {
-      {"gather_axis", int64_t{0}}, {"quantize_axis", int64_t{1}}, {"block_size", block}, {"bits", int64_t{4}}};
-  ir::Type rows = c.out_type();
-  rows.dtype = DType::kFloat32;
-  V y = c.e.Custom("com.microsoft", "GatherBlockQuantized", in, std::move(attrs), {&rows})[0];
-  if (ir::IsLowPrecision(d.product_dtype())) y = c.e.Cast(y, d.product_dtype());
-  c.Return(c.e.Cast(y, d.dtype));
+  c.Return(biased(c.e.Reshape(y, shape, rank, true)));
 }
 
 // ---- slipway.quantized_linear in the forms that let the runtime round activations
@@ -395,19 +357,10 @@ std::optional<StoredMatrix> ReadStored(ir::Value* v) {
   return m;
 }
 
-// The number that all elements of v are, behind views; nullopt for other values.
-std::optional<double> SplatOf(const ir::Value* v) {
-  while (v->producer() && (passes::IsReshape(*v->producer()) || v->producer()->op_name() == "aten.expand.default"))
-    v = passes::FirstArgument(*v->producer());
-  const ir::Node* n = passes::Producer(v, "aten.full.default");
-  const double* number = n ? n->Get("fill_value").get<double>() : nullptr;
-  return number ? std::optional(*number) : std::nullopt;
-}
-
 // Scales [n, k / block] as f32. `sizes` and `strides` say in which order, and how often, the elements are wanted.
 V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints& sizes, const Ints& strides) {
   V scale;
-  if (const auto number = SplatOf(d.scale)) {
+  if (const auto number = passes::FilledNumber(d.scale)) {
     scale = Repeated(c, *number, d.scale->dtype(), dims);
   } else {
     ir::Value* stored = StoredParameters(d.scale);
@@ -421,7 +374,8 @@ V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints&
 // Bytes whose scales and zero points are written, in the order that another form wants.
 template <bool blocks>
 bool IsRelaxed(const std::optional<Dequantized>& d) {
-  if (!d || !HasForm(d, true) || !ReadStored(d->input) || (!StoredParameters(d->scale) && !SplatOf(d->scale)))
+  if (!d || !HasForm(d, true) || !ReadStored(d->input) ||
+      (!StoredParameters(d->scale) && !passes::FilledNumber(d->scale)))
     return false;
   const ir::Value* zero = d->zero_point;
   if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() ||
@@ -574,8 +528,10 @@ void IntMm(LoweringContext& c) {
 constexpr unsigned kExact = static_cast<unsigned>(OnnxForm::kExact),
                    kPortable = static_cast<unsigned>(OnnxForm::kPortable), kOrt = static_cast<unsigned>(OnnxForm::kOrt);
 constexpr Row kRows[] = {
-    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true>},
-    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
+    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true, true>, kMaxOpset, kPortable},
+    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true, false>, kMaxOpset, kExact | kOrt},
+    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false, true>, 20, kPortable},
+    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false, false>, 20, kExact | kOrt},
     {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
     {"slipway.quantized_linear.default", DynamicLinear, true, 0, TakesDynamic, kMaxOpset, kPortable | kOrt},
     {"slipway.quantized_linear.default", ComputedLinear, true, 0, TakesComputed},
@@ -585,9 +541,6 @@ constexpr Row kRows[] = {
     {"slipway.quantized_linear.default", Linear, true, 21, TakesLinear<true>},
     {"slipway.quantized_linear.default", Linear, true, 0, TakesGemm, 20, kPortable},
     {"slipway.quantized_linear.default", Linear, true, 0, TakesLinear<false>, 20, kExact | kOrt},
-    {"slipway.quantized_embedding.default", GatherBlockQuantized, false, 21, TakesGather<true>, kMaxOpset,
-     kExact | kOrt},
-    {"slipway.quantized_embedding.default", GatherBlockQuantized, false, 0, TakesGather<false>, 20, kExact | kOrt},
     {"aten._int_mm.default", IntMm},
 };
 
