@@ -220,8 +220,9 @@ void DequantizeRow(LoweringContext& c) {
     return c.Return(c.e.Op("DequantizeLinear", in, {}, DType::kFloat32, d->input->rank()));
   }
   const auto users = y->users();
-  const bool convolved = !users.empty() && IsConvolution(*users[0]);
-  c.Return(Dequantize(c, *passes::ReadDequantized(y), convolved));
+  const Dequantized d = *passes::ReadDequantized(y);
+  const bool multiplied = !passes::IsStored(d.input) || (!users.empty() && IsConvolution(*users[0]));
+  c.Return(Dequantize(c, d, multiplied));
 }
 
 // ---- slipway.quantize
