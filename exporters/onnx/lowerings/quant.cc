@@ -170,8 +170,7 @@ bool TakesDequantize(const ir::Node& n) {
   if (!passes::IsStored(d->input)) return true;
   for (const ir::Node* user : n.output()->users()) {
     if (!IsConvolution(*user) && user->op_name() != "aten.embedding.default") return false;
-    if (!lasting && IsConvolution(*user) && passes::ReadDequantized(user->Get("input").value()) &&
-        !EndsInIntegers(*user))
+    if (IsConvolution(*user) && passes::ReadDequantized(user->Get("input").value()) && !EndsInIntegers(*user))
       return false;
   }
   return !n.graph()->IsOutput(n.output());
@@ -529,10 +528,8 @@ void IntMm(LoweringContext& c) {
 constexpr unsigned kExact = static_cast<unsigned>(OnnxForm::kExact),
                    kPortable = static_cast<unsigned>(OnnxForm::kPortable), kOrt = static_cast<unsigned>(OnnxForm::kOrt);
 constexpr Row kRows[] = {
-    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true, true>, kMaxOpset, kPortable},
-    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true, false>, kMaxOpset, kExact | kOrt},
-    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false, true>, 20, kPortable},
-    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false, false>, 20, kExact | kOrt},
+    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true>},
+    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
     {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
     {"slipway.quantized_linear.default", DynamicLinear, true, 0, TakesDynamic, kMaxOpset, kPortable | kOrt},
     {"slipway.quantized_linear.default", ComputedLinear, true, 0, TakesComputed},
