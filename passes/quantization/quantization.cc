@@ -159,16 +159,15 @@ std::optional<NumberedQuantize> ReadNumberedQuantize(const Value* v) {
     return std::nullopt;
   q.dtype = *to;
   const auto scale = FilledNumber(q.scale), zero = q.zero_point ? FilledNumber(q.zero_point) : std::optional(0.0);
-  if (!scale || !zero || (q.scale->dtype() != DType::kFloat32 && q.scale->dtype() != DType::kFloat64))
+  if (!scale || !zero || !(std::abs(*zero) <= 255) ||
+      (q.scale->dtype() != DType::kFloat32 && q.scale->dtype() != DType::kFloat64))
     return std::nullopt;
   // The reciprocal in the scale's own dtype, then in f32.
   q.scale_f32 = static_cast<float>(*scale);
   q.inverse = q.scale->dtype() == DType::kFloat32 ? 1 / q.scale_f32 : static_cast<float>(1 / *scale);
   q.zero = static_cast<int64_t>(*zero);
   constexpr float kLeast = 0x1p-100f, kMost = 0x1p100f;  // so that neither overflows nor is denormal
-  return q.scale_f32 > kLeast && q.scale_f32 < kMost && q.zero >= -128 && q.zero <= 255 && q.low <= q.high
-             ? std::optional(q)
-             : std::nullopt;
+  return q.scale_f32 > kLeast && q.scale_f32 < kMost && q.low <= q.high ? std::optional(q) : std::nullopt;
 }
 
 int64_t NumberedQuantize::Of(double number) const {

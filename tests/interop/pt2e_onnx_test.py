@@ -55,8 +55,8 @@ class Excite(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem, self.a, self.b, self.out = unit(3, 16, 3, 2), nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1), unit(16, 8, 1)
-        self.fc = nn.Linear(8, 10)
+        self.stem, self.out, self.fc = unit(3, 16, 3, 2), unit(16, 8, 1), nn.Linear(8, 10)
+        self.a, self.b = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1)
 
     def forward(self, x):
         x = self.stem(x)

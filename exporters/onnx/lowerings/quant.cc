@@ -159,10 +159,10 @@ bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); 
 bool EndsInIntegers(const ir::Node& n);
 
 // Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear
-// until it is in front of a MatMul. Those get the steps, which a session computes once. So do (not `lasting`)
-// convolutions of integers that end in floats, which ONNX Runtime has none of: it would dequantize their weights in
-// each run, and not lay them out as its convolutions of floats want them.
-template <bool blocks, bool lasting>
+// until it is in front of a MatMul. Those get the steps, which a session computes once. So do convolutions of integers
+// that end in floats, which ONNX Runtime has none of: it would dequantize their weights in each run, and not lay them
+// out as its convolutions of floats want them.
+template <bool blocks>
 bool TakesDequantize(const ir::Node& n) {
   const auto d = passes::ReadDequantized(n.output());
   if (HasComputedForm(d)) return true;
