@@ -154,8 +154,7 @@ std::optional<NumberedQuantize> ReadNumberedQuantize(const Value* v) {
   const ir::Ints block = a.ints("block_size");
   const auto to = a.dtype("dtype");
   if (!a.ok() || q.input->dtype() != DType::kFloat32 || a.dtype("arithmetic") != DType::kFloat32 ||
-      (to != DType::kInt8 && to != DType::kUInt8) ||
-      !IsOneBlock(block))
+      (to != DType::kInt8 && to != DType::kUInt8) || !IsOneBlock(block))
     return std::nullopt;
   q.dtype = *to;
   const auto scale = FilledNumber(q.scale), zero = q.zero_point ? FilledNumber(q.zero_point) : std::optional(0.0);
