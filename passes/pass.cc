@@ -36,6 +36,12 @@ absl::Status RunQuantizeCaches(ir::Program& p, PassContext& context) {
   return caches.status();
 }
 
+absl::Status RunQuantizeSums(ir::Program& p, PassContext& context) {
+  auto sums = QuantizeSums(p);
+  if (sums.ok()) context.sums += *sums;
+  return sums.status();
+}
+
 absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
   auto merged = MergeBranches(p);
   if (merged.ok()) context.merged += *merged;
@@ -107,6 +113,9 @@ constexpr Pass kPasses[] = {
      kFunctional, Plain<FormIntegerConvs>},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional,
      RunQuantizeActivations},
+    {"move-quantizes", "makes integers of tensors before what moves or bounds their elements", kFunctional,
+     Plain<MoveQuantizes>},
+    {"quantize-sums", "rounds results of convolutions that are added to 8 bits", kFunctional, RunQuantizeSums},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"split-sums", "makes additions of sums over a few indices", kFunctional, Plain<SplitSums>},
     {"fold-scale-shift", "makes factors and summands of channels part of the layers before them", kFunctional,
@@ -138,11 +147,12 @@ constexpr std::string_view kPreparationPasses[] = {"infer-shapes",
                                                    "lower-complex"};
 constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subclasses", "inline-subgraphs",
                                                   "remove-vmap"};
-constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
+constexpr std::string_view kIntegerTensorPasses[] = {"move-quantizes"};
+constexpr std::string_view kRelaxationPasses[] = {"relax-activations", "quantize-sums"};
 constexpr std::string_view kIntegerPasses[] = {"fuse-integer-convs", "fuse-integer-linears"};
 constexpr std::string_view kAttentionPasses[] = {"recognize-grouped-queries"};
 constexpr std::string_view kCachePasses[] = {"recognize-grouped-queries", "quantize-caches"};
-constexpr std::string_view kActivationPasses[] = {"fuse-integer-linears", "quantize-activations"};
+constexpr std::string_view kActivationPasses[] = {"fuse-integer-convs", "fuse-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scale-shift", "hoist-selects"};
 constexpr std::string_view kNormAlgebraPasses[] = {"fold-batch-norms"};
 constexpr std::string_view kSumAlgebraPasses[] = {"split-sums"};
@@ -155,6 +165,7 @@ constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
 
 constinit const Pipeline kPreparation = kPreparationPasses;
 constinit const Pipeline kPlainNodes = kPlainNodesPasses;
+constinit const Pipeline kIntegerTensors = kIntegerTensorPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kAttention = kAttentionPasses;

@@ -64,6 +64,7 @@ struct PassContext {
   int shortened = 0;                 // by hoist-selects: layers that compute what is read of them only
   int split = 0;                     // by split-linears: layers that are several now
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
+  int sums = 0;                      // by quantize-sums: convolutions whose results are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
   std::vector<CacheOutcome> caches;  // by quantize-caches
 };
@@ -87,7 +88,9 @@ using Pipeline = absl::Span<const std::string_view>;
 extern const Pipeline kPreparation;
 // The first of these, after which types are right and no node hides others: what looks at sizes starts from.
 extern const Pipeline kPlainNodes;
-// Between those two, for targets that may round activations in their own way.
+// For targets that find integer operators between conversions to integers and back.
+extern const Pipeline kIntegerTensors;
+// Behind that, for targets that may round activations in their own way.
 extern const Pipeline kRelaxation;
 // For targets with products of integers and their scales: what they take them in.
 extern const Pipeline kIntegerProducts;
@@ -189,6 +192,16 @@ absl::Status FormIntegerConvs(ir::Program& p);
 // computes in floats, and these become slipway.integer_linear; gives their number. Changes numbers, so only for those
 // who ask. After FormIntegerLinears, which leaves what is not of integers yet.
 absl::StatusOr<int> QuantizeActivations(ir::Program& p);
+
+// Integers of tensors are made before what moves their elements or bounds them: slipway.quantize goes in front of
+// operators that select elements, and takes bounds into its range; one of what was dequantized with the same parameters
+// is those integers. The same numbers. After RecognizeQuantization.
+absl::Status MoveQuantizes(ir::Program& p);
+
+// Results of convolutions that are added to dequantized tensors are rounded to 8 bits, too, in the range that the sum
+// can show, where that adds at most one step of the sum's scale; gives their number. Changes numbers, so only for
+// targets that are told to. After MoveQuantizes.
+absl::StatusOr<int> QuantizeSums(ir::Program& p);
 
 // Activations that the program rounds to 8 bits in front of a product with a quantized matrix are left to the target:
 // products of fake-quantized ones take the floats; products of integers become slipway.quantized_linear with

@@ -125,7 +125,7 @@ std::vector<std::string_view> DisabledPasses(const ConvertOptions& o) {
   std::vector<std::string_view> skip;
   if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
-  if (o.onnx_form == "exact") skip.push_back("relax-activations");
+  if (o.onnx_form == "exact") skip.insert(skip.end(), {"relax-activations", "quantize-sums"});
   if (o.no_algebra)
     for (const passes::Pipeline& algebra :
          {passes::kAlgebra, passes::kNormAlgebra, passes::kSumAlgebra, passes::kLinearAlgebra})
@@ -207,6 +207,10 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
     c.summary.lines.push_back(
         text::StrCat(c.context.split,
                      " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
+  if (c.context.sums > 0)
+    c.summary.lines.push_back(text::StrCat("results of ", c.context.sums,
+                                           " convolutions are rounded to 8 bits before they are added, which the "
+                                           "program does not do; --onnx-form exact keeps them"));
   if (c.options.allow_int8_activations)
     c.summary.lines.push_back(
         text::StrCat("activations of ", c.context.rounded,

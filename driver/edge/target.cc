@@ -22,8 +22,8 @@ absl::Status WriteCheckpoint(Conversion& c);
 namespace {
 
 constexpr const passes::Pipeline* kOnnxPasses[] = {
-    &passes::kPreparation, &passes::kAlgebra,      &passes::kNormAlgebra, &passes::kLinearAlgebra,
-    &passes::kRelaxation,  &passes::kLegalization, &passes::kOutlining};
+    &passes::kPreparation,    &passes::kAlgebra,    &passes::kNormAlgebra,  &passes::kLinearAlgebra,
+    &passes::kIntegerTensors, &passes::kRelaxation, &passes::kLegalization, &passes::kOutlining};
 // The planner legalizes as it plans. Callers of packages set weights by name, also those of convolutions and their
 // norms.
 constexpr const passes::Pipeline* kLibraryPasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kNormAlgebra,

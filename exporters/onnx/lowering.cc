@@ -127,7 +127,8 @@ std::vector<const Row*> AllRows() {
   for (auto table : {ElementwiseRows(), ArithmeticRows(), LogicRows(),    ActivationRows(), ViewRows(),
                      ReductionRows(),   SortRows(),       NnRows(),       AttentionRows(),  PoolRows(),
                      ResampleRows(),    RecurrentRows(),  IndexingRows(), ScatterRows(),    CreationRows(),
-                     LinalgRows(),      SymbolicRows(),   ControlRows(),  QuantRows(),      DetectionRows()})
+                     LinalgRows(),      SymbolicRows(),   ControlRows(),  QuantRows(),      QuantEmbeddingRows(),
+                     DetectionRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
 }

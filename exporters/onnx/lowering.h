@@ -116,6 +116,7 @@ absl::Span<const Row> LinalgRows();
 absl::Span<const Row> SymbolicRows();
 absl::Span<const Row> ControlRows();
 absl::Span<const Row> QuantRows();
+absl::Span<const Row> QuantEmbeddingRows();
 absl::Span<const Row> DetectionRows();
 
 // Lowers one graph: keeps the ONNX value of each SSA value.

@@ -60,11 +60,12 @@ Sizes BlockSizes(InferContext& c, Value* x, bool keep) {
 void QuantizeRows(InferContext& c) {
   Value* x = Self(c);
   if (x->rank() == 0) return c.Fail("a tensor without rows");
+  const DType integers = c.dtype("dtype").value_or(DType::kInt8);
   Sizes rows(x->sizes().begin(), x->sizes().end());
-  c.Out(DType::kInt8, rows);
+  c.Out(integers, rows);
   rows.back() = 1;
   c.Out(DType::kFloat32, rows);
-  c.Out(DType::kInt8, rows);
+  c.Out(integers, rows);
 }
 
 void BlockParameters(InferContext& c) {

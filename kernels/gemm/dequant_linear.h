@@ -17,13 +17,13 @@ namespace slipway::kernels {
 // rounded.
 
 // Kernel `integer_linear`: out[…,m,n] = Σ over groups of (Σ (x - x_zero) · (q - zero)) · scale · x_scale + bias, with
-// inner sums of integers (isa/int8_gemm.h says in which order the rest is). Operands: x of i8, dense; q and scale as
-// above, scale of f32, bf16 or f16; a zero of q's dtype; x_scale [..., 1] of f32; x_zero [..., 1] of i8; a bias of f32.
-// IntegerLinearAttributes says which of these there are. The result is f32, dense.
+// inner sums of integers (isa/int8_gemm.h says in which order the rest is). Operands: x of i8 or u8, dense; q and
+// scale as above, scale of f32, bf16 or f16; a zero of q's dtype; x_scale [..., 1] of f32; x_zero [..., 1] of x's
+// dtype; a bias of f32. IntegerLinearAttributes says which of these there are. The result is f32, dense.
 
-// Kernel `quantize_rows`: from x of f32, bf16 or f16, dense: integers q of i8, scale [..., 1] of f32 and zero point
-// [..., 1] of i8, chosen for each row as torchao's choose_qparams_affine and quantize_affine do (torchao 0.18,
-// quant_primitives.py).
+// Kernel `quantize_rows`: from x of f32, bf16 or f16, dense: integers q of i8 or u8, scale [..., 1] of f32 and zero
+// point [..., 1] of q's dtype, chosen for each row as torchao's choose_qparams_affine and quantize_affine do (torchao
+// 0.18, quant_primitives.py).
 
 // Kernel `quant_embedding`: out[…, k] = row index[…] of wᵀ for w as in quant_linear, each element rounded as `rounded`
 // says and to out's dtype. Operands: index of i32 or i64; q, scale and zero as above. QuantLinearAttributes without a

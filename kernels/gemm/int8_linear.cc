@@ -27,6 +27,13 @@ bool SameRows(const Tensor& a, const Tensor& b) {
 }
 bool IsScale(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 bool IsDense(const Tensor& t) { return !t.is_packed() && t.is_contiguous(); }
+bool IsByte(DType t) { return t == DType::kI8 || t == DType::kU8; }
+
+// Unsigned integers of activations are multiplied as signed ones, less by this; their zero points are, too.
+constexpr int32_t kUnsignedShift = 128;
+void Shift(const uint8_t* from, int64_t n, uint8_t* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ uint8_t { kUnsignedShift };
+}
 
 // Elements of a tensor of [rows…, 1], row by row.
 template <typename From, typename To>
@@ -49,8 +56,7 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   const Tensor* const bias = biased ? &c.in[next++] : nullptr;
 
   const int r = out.rank;
-  const bool byte = q.dtype == DType::kI8 || q.dtype == DType::kU8;
-  if (r < 1 || x.rank != r || q.rank != 2 || scale.rank != 2 || !byte || x.dtype != DType::kI8 ||
+  if (r < 1 || x.rank != r || q.rank != 2 || scale.rank != 2 || !IsByte(q.dtype) || !IsByte(x.dtype) ||
       out.dtype != DType::kF32 || !IsScale(scale.dtype) || x_scale.dtype != DType::kF32 || !SameRows(x, out) ||
       !SameRows(x_scale, out) || x_scale.sizes[r - 1] != 1 || x_scale.is_packed() || x.sizes[r - 1] != q.sizes[0] ||
       out.sizes[r - 1] != q.sizes[1] || !IsDense(x) || !IsDense(out) ||
@@ -66,7 +72,7 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
       (zero->rank != 2 || zero->sizes[0] != groups || zero->sizes[1] != g.n || zero->dtype != q.dtype))
     return kMalformed;
   if (x_zero != nullptr &&
-      (x_zero->dtype != DType::kI8 || !SameRows(*x_zero, out) || x_zero->sizes[r - 1] != 1 || x_zero->is_packed()))
+      (x_zero->dtype != x.dtype || !SameRows(*x_zero, out) || x_zero->sizes[r - 1] != 1 || x_zero->is_packed()))
     return kMalformed;
   if (bias != nullptr && (bias->rank != 1 || bias->sizes[0] != g.n || bias->dtype != DType::kF32 || bias->is_packed()))
     return kMalformed;
@@ -87,7 +93,8 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
     if (zero->dtype == DType::kU8) g.offset -= 128;  // which these are less by
   }
   float* scales = scratch.Take<float>(g.m);
-  int32_t* zeros = x_zero != nullptr ? scratch.Take<int32_t>(g.m) : nullptr;
+  const bool is_unsigned = x.dtype == DType::kU8;
+  int32_t* zeros = x_zero != nullptr || is_unsigned ? scratch.Take<int32_t>(g.m) : nullptr;
   float* row = bias != nullptr ? scratch.Take<float>(g.n) : nullptr;
   const Int8GemmMicrokernels& isa = BestInt8Gemm();
   g.a_stride = isa.row_bytes(g.k, g.nibbles);
@@ -95,18 +102,28 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   int32_t* sums = scratch.Take<int32_t>(g.m * groups);
   int32_t* const column_sums =
       zeros != nullptr && g.m > 1 ? scratch.Take<int32_t>((g.n + kPanel - 1) / kPanel * kPanel * groups) : nullptr;
+  const bool small = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < 256 * 1024;
+  const Workers* workers = small ? nullptr : c.workers;
+  ParallelFor(scratch, workers, g.m, 16, [&](int64_t first, int64_t last, Scratch& own) {
+    uint8_t* const room = is_unsigned ? own.Take<uint8_t>(g.k) : nullptr;
+    if (own.querying()) return;
+    for (int64_t i = first; i < last; ++i) {
+      const int8_t* integers = x.as<int8_t>() + i * g.k;
+      if (is_unsigned) {
+        Shift(x.as<uint8_t>() + i * g.k, g.k, room);
+        integers = reinterpret_cast<const int8_t*>(room);
+      }
+      isa.pack_row(integers, g.k, g.group, g.nibbles, prepared + i * g.a_stride, sums + i * groups);
+    }
+  });
   if (scratch.querying()) return nullptr;
 
   TakeRows<float>(x_scale, scales);
-  if (x_zero != nullptr) TakeRows<int8_t>(*x_zero, zeros);
+  if (x_zero != nullptr) is_unsigned ? TakeRows<uint8_t>(*x_zero, zeros) : TakeRows<int8_t>(*x_zero, zeros);
+  if (is_unsigned)
+    for (int64_t i = 0; i < g.m; ++i) zeros[i] = (x_zero != nullptr ? zeros[i] : 0) - kUnsignedShift;
   if (bias != nullptr)
     for (int64_t j = 0; j < g.n; ++j) row[j] = bias->as<float>()[j * bias->strides[0]];
-  const bool small = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < 256 * 1024;
-  const Workers* workers = small ? nullptr : c.workers;
-  ParallelFor(workers, g.m, 16, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i)
-      isa.pack_row(x.as<int8_t>() + i * g.k, g.k, g.group, g.nibbles, prepared + i * g.a_stride, sums + i * groups);
-  });
   g.a = prepared, g.a_sum = sums, g.a_scale = scales, g.a_zero = zeros, g.bias = row;
   g.rounded = a.rounded;
   g.c = out.as<float>(), g.c_stride = g.n;
@@ -169,17 +186,33 @@ struct RowQuantizer {
   }
 };
 
+// The integers of part of a row, whose scale and zero point are known.
+struct RowIntegers {
+  const QuantizeRowsAttributes& a;
+  const Int8GemmMicrokernels& isa;
+  bool is_unsigned;
+
+  void Make(const float* x, int64_t n, float scale, float zero, void* to) const {
+    const auto shift = static_cast<float>(is_unsigned ? kUnsignedShift : 0);
+    isa.quantize(x, n, 1 / scale, zero - shift, static_cast<float>(a.low) - shift, static_cast<float>(a.high) - shift,
+                 static_cast<int8_t*>(to));
+    auto* bytes = static_cast<uint8_t*>(to);
+    if (is_unsigned) Shift(bytes, n, bytes);
+  }
+};
+
 const char* QuantizeRows(const Call& c, const QuantizeRowsAttributes& a) {
   constexpr const char* kMalformed = "the operands do not agree";
   if (c.in.size() != 1 || c.out.size() != 3) return kMalformed;
   const Tensor &x = c.in[0], &q = c.out[0], &scale = c.out[1], &zero = c.out[2];
   const int r = x.rank;
-  if (r < 1 || q.rank != r || scale.rank != r || zero.rank != r || q.dtype != DType::kI8 ||
-      scale.dtype != DType::kF32 || zero.dtype != DType::kI8 || !SameRows(x, q) || !SameRows(x, scale) ||
-      !SameRows(x, zero) || q.sizes[r - 1] != x.sizes[r - 1] || scale.sizes[r - 1] != 1 || zero.sizes[r - 1] != 1 ||
-      !IsDense(x) || !IsDense(q) || !IsDense(scale) || !IsDense(zero) ||
-      (x.dtype != DType::kF32 && x.dtype != DType::kBF16 && x.dtype != DType::kF16) || a.low < -128 || a.high > 127 ||
-      a.low >= a.high)
+  const bool is_unsigned = q.dtype == DType::kU8;
+  if (r < 1 || q.rank != r || scale.rank != r || zero.rank != r || !IsByte(q.dtype) || scale.dtype != DType::kF32 ||
+      zero.dtype != q.dtype || !SameRows(x, q) || !SameRows(x, scale) || !SameRows(x, zero) ||
+      q.sizes[r - 1] != x.sizes[r - 1] || scale.sizes[r - 1] != 1 || zero.sizes[r - 1] != 1 || !IsDense(x) ||
+      !IsDense(q) || !IsDense(scale) || !IsDense(zero) ||
+      (x.dtype != DType::kF32 && x.dtype != DType::kBF16 && x.dtype != DType::kF16) ||
+      a.low < (is_unsigned ? 0 : -128) || a.high > (is_unsigned ? 255 : 127) || a.low >= a.high)
     return kMalformed;
   const int64_t k = x.sizes[r - 1];
   if (q.numel() == 0) return scale.numel() == 0 ? nullptr : "extremes of nothing";
@@ -188,21 +221,48 @@ const char* QuantizeRows(const Call& c, const QuantizeRowsAttributes& a) {
   const bool wide = x.dtype == DType::kF32;
   const Int8GemmMicrokernels& isa = BestInt8Gemm();
   const RowQuantizer choose{a, x.dtype};
-  ParallelFor(scratch, rows * k < 16 * 1024 ? nullptr : c.workers, rows, 4,
-              [&](int64_t first, int64_t last, Scratch& own) {
-                float* room = wide ? nullptr : own.Take<float>(k);
-                if (own.querying()) return;
-                for (int64_t i = first; i < last; ++i) {
-                  const float* row = x.as<float>() + i * k;
-                  if (!wide) LoadRow<float>(x.as<uint16_t>() + i * k, x.dtype, 1, k, x.dtype, room), row = room;
-                  float least, most, z;
-                  isa.min_max(row, k, &least, &most);
-                  choose.Choose(least, most, &scale.as<float>()[i], &z);
-                  zero.as<int8_t>()[i] = Convert<int8_t>(z);
-                  isa.quantize(row, k, 1 / scale.as<float>()[i], static_cast<float>(zero.as<int8_t>()[i]),
-                               static_cast<float>(a.low), static_cast<float>(a.high), q.as<int8_t>() + i * k);
-                }
-              });
+  const RowIntegers integers{a, isa, is_unsigned};
+  const Workers* workers = rows * k < 16 * 1024 ? nullptr : c.workers;
+  auto choose_for = [&](int64_t i, float least, float most) {
+    float z;
+    choose.Choose(least, most, &scale.as<float>()[i], &z);
+    zero.as<uint8_t>()[i] = is_unsigned ? Convert<uint8_t>(z) : static_cast<uint8_t>(Convert<int8_t>(z));
+  };
+  auto make = [&](int64_t i, const float* row, int64_t first, int64_t n) {
+    const auto z = is_unsigned ? static_cast<float>(zero.as<uint8_t>()[i]) : static_cast<float>(zero.as<int8_t>()[i]);
+    integers.Make(row + first, n, scale.as<float>()[i], z, q.as<uint8_t>() + i * k + first);
+  };
+  if (rows == 1 && wide && workers != nullptr) {  // a whole tensor: threads share it
+    constexpr int64_t kParts = 64;
+    const int64_t part = std::max<int64_t>((k - 1) / kParts + 1, 4096), parts = (k - 1) / part + 1;
+    float lowest[kParts], highest[kParts];
+    if (scratch.querying()) return nullptr;
+    const float* row = x.as<float>();
+    auto of_part = [&](int64_t p) { return std::min(part, k - p * part); };
+    ParallelFor(workers, parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) isa.min_max(row + p * part, of_part(p), &lowest[p], &highest[p]);
+    });
+    float least, most, unused;
+    isa.min_max(lowest, parts, &least, &unused);
+    isa.min_max(highest, parts, &unused, &most);
+    choose_for(0, least, most);
+    ParallelFor(workers, parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) make(0, row, p * part, of_part(p));
+    });
+    return nullptr;
+  }
+  ParallelFor(scratch, workers, rows, 4, [&](int64_t first, int64_t last, Scratch& own) {
+    float* room = wide ? nullptr : own.Take<float>(k);
+    if (own.querying()) return;
+    for (int64_t i = first; i < last; ++i) {
+      const float* row = x.as<float>() + i * k;
+      if (!wide) LoadRow<float>(x.as<uint16_t>() + i * k, x.dtype, 1, k, x.dtype, room), row = room;
+      float least, most;
+      isa.min_max(row, k, &least, &most);
+      choose_for(i, least, most);
+      make(i, row, 0, k);
+    }
+  });
   return nullptr;
 }
 

@@ -39,9 +39,17 @@ Value* Number(Decomposer& d, const ir::Scalar& s, DType dtype) {
   if (s.value) return s.value->type().is_tensor() ? s.value : d.b.ScalarTensor(s.value, dtype);
   return d.b.ScalarTensor(ir::IsFloating(dtype) ? Arg(s.d) : Arg(s.i), dtype);
 }
-// A zero point in the dtype of the integers where it is a number that fits.
+// What v of one element is a wider copy of, where that is of `t`; else v.
+Value* Unwidened(Value* v, DType t) {
+  Value* source = v->type().StaticNumel() == 1 ? CastSource(v) : nullptr;
+  if (!source || source->dtype() != t) return v;
+  while (source->producer() && IsReshape(*source->producer())) source = FirstArgument(*source->producer());
+  return source;
+}
+// A zero point in the dtype of the integers where it is a number that fits, or made in that dtype.
 Value* ZeroPoint(Decomposer& d, DType integers) {
   const ir::Scalar s = d.scalar("zero_point");
+  if (s.value && s.value->type().is_tensor()) return Unwidened(s.value, integers);
   if (!s.value && s.i == 0) return nullptr;
   const auto [low, high] = integers == DType::kUInt8 ? std::pair(0, 255) : std::pair(-128, 127);
   const bool fits = (integers == DType::kInt8 || integers == DType::kUInt8) && s.i >= low && s.i <= high;
@@ -88,15 +96,17 @@ void ReturnDequantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block,
   if (d.ok()) d.Return(Emit(d.b, q));
 }
 
-// The scale is a number of Python (kept as f64, so that its reciprocal is) or a tensor.
+// The scale is a number of Python (kept as f64, so that its reciprocal is) or a tensor: of an f32 the reciprocal in
+// f64, rounded to f32, is that in f32.
 void QuantizePerTensor(Decomposer& d) {
-  ReturnQuantized(d, Number(d, d.scalar("scale"), DType::kFloat64), ZeroPoint(d, d.out_type().dtype),
-                  ir::Ints(d.in("input")->rank(), -1), DType::kFloat32);
+  Value* zero = ZeroPoint(d, d.out_type().dtype);
+  Value* scale = Unwidened(Number(d, d.scalar("scale"), DType::kFloat64), DType::kFloat32);
+  ReturnQuantized(d, scale, zero, ir::Ints(d.in("input")->rank(), -1), DType::kFloat32);
 }
 void DequantizePerTensor(Decomposer& d) {
   const Value* x = d.in("input");
   Value* scale = Number(d, d.scalar("scale"), DType::kFloat32);
-  if (d.ok()) scale = d.b.Cast(scale, DType::kFloat32);
+  if (d.ok()) scale = d.b.Cast(Unwidened(scale, DType::kFloat32), DType::kFloat32);
   ReturnDequantized(d, scale, ZeroPoint(d, x->dtype()), ir::Ints(x->rank(), -1), DType::kFloat32);
 }
 ir::Ints AlongAxis(Decomposer& d, int rank) {
@@ -116,6 +126,101 @@ void DequantizePerChannelGroup(Decomposer& d) {
   if (x->rank() != 2) return d.Fail("a matrix is asked for");
   ReturnDequantized(d, d.in("scales"), d.opt_in("zero_points"), {1, d.i("group_size")}, DType::kFloat32);
 }
+
+// Whether pt2e takes parameters from activations of this type.
+bool IsObserved(DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); }
+
+// Scale and zero point of a whole tensor as pt2e chooses them: the range in the dtype of x, the rest in f32, since eps
+// is a tensor of f32 (determine_qparams in torch/ao/quantization/utils.py).
+template <bool symmetric>
+void ChooseTensorQparams(Decomposer& d) {
+  Value* x = d.in("input");
+  const int64_t low = d.i("quant_min"), high = d.i("quant_max");
+  const auto eps = static_cast<double>(static_cast<float>(d.f("eps")));
+  const auto to = d.dtype("dtype");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || low >= high) return d.Unsupported("activations of this type or range");
+  // Of f32 it is what choose_qparams_affine computes, for which targets have a form of their own.
+  if (x->dtype() == DType::kFloat32 && to && (!symmetric || (low + high + 1) / 2 == (to == DType::kUInt8 ? 128 : 0)) &&
+      ((to == DType::kUInt8 && low >= 0 && high <= 255) || (to == DType::kInt8 && low >= -128 && high <= 127))) {
+    const Values made = d.b.CallMulti("torchao.choose_qparams_affine.default",
+                                      {x, symmetric ? "SYMMETRIC" : "ASYMMETRIC", d.b.SizesOf(x), *to, low, high, eps},
+                                      {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", *to}, {"keepdim", true}});
+    if (!d.b.ok()) return;
+    return d.Return({d.b.Cast(Reshape(d, made[0], {1}), d.out_type(0).dtype),
+                     d.b.Cast(Reshape(d, made[1], {1}), d.out_type(1).dtype)});
+  }
+  const std::vector<int> axes = AllDims(x->rank());
+  auto extreme = [&](const char* op) {
+    return axes.empty() ? x : d.b.Call(op, {x, ir::Ints(axes.begin(), axes.end())});
+  };
+  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
+  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
+  const auto steps = static_cast<double>(high - low);
+  Value* scale = symmetric ? d.Div(d.b.Call("aten.maximum.default", {d.Unary("neg", least), most}), steps / 2)
+                           : d.Div(d.Sub(most, least), steps);
+  scale = ClampMin(d, d.b.Cast(scale, DType::kFloat32), eps);
+  Value* zero;
+  if (symmetric) {
+    zero = d.b.Full({}, to == DType::kUInt8 ? 128 : 0, DType::kInt64);
+  } else {
+    zero = d.Rsub(d.Unary("round", d.Div(d.b.Cast(least, DType::kFloat32), scale)), low);
+    zero = d.b.Call("aten.clamp.default", {zero, low, high});
+  }
+  d.Return(
+      {d.b.Cast(Reshape(d, scale, {1}), d.out_type(0).dtype), d.b.Cast(Reshape(d, zero, {1}), d.out_type(1).dtype)});
+}
+
+// ---- by tokens: a scale for each row
+
+// The dtype of a scale that choose_qparams_per_token has made, which is that of its arithmetic whatever the program
+// declares (f64); nullopt where something else has made it.
+std::optional<DType> TokenScaleType(Value* scale) {
+  const ir::Node* made = Producer(scale, "quantized_decomposed.choose_qparams_per_token.default");
+  if (!made || made->output(0) != scale) return std::nullopt;
+  const DType own = made->Get("input").value()->dtype();
+  return own == DType::kFloat16 ? DType::kFloat32 : own;
+}
+ir::Ints Rows(const Value* x) {
+  ir::Ints block(static_cast<size_t>(x->rank()), 1);
+  if (!block.empty()) block.back() = -1;
+  return block;
+}
+// clamp(round(x / scale + zero)): rounded behind the zero point, which slipway.quantize has not.
+Value* RoundedAfterZero(Decomposer& d, Value* x, Value* scale, Value* zero) {
+  Value* y = d.Unary("round", d.Add(d.Mul(x, d.Unary("reciprocal", scale)), zero));
+  return d.b.Cast(d.b.Call("aten.clamp.default", {y, d.i("quant_min"), d.i("quant_max")}), d.out_type().dtype);
+}
+void QuantizePerToken(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("scales"), *zero = d.in("zero_points");
+  if (!d.ok()) return;
+  if (const auto own = TokenScaleType(scale); own && zero->producer() == scale->producer())  // the zero point is 0
+    return ReturnQuantized(d, scale, nullptr, Rows(x), *own);
+  d.Return(RoundedAfterZero(d, x, scale, zero));
+}
+void DequantizePerToken(Decomposer& d) {
+  Dequantized q;
+  q.input = d.in("input"), q.scale = d.in("scales"), q.zero_point = d.in("zero_points");
+  if (!d.ok()) return;
+  q.block_size = Rows(q.input), q.dtype = d.out_type().dtype;
+  if (const auto own = TokenScaleType(q.scale); own && q.zero_point->producer() == q.scale->producer())
+    q.zero_point = nullptr, q.arithmetic = *own, q.scale_dtype = *own;
+  d.Return(Emit(d.b, q));
+}
+
+void QuantizePerChannelGroup(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("scales"), *zero = d.in("zero_points");
+  const int64_t group = d.i("group_size");
+  if (!d.ok()) return;
+  const auto columns = x->rank() == 2 ? x->sizes()[1].constant() : std::nullopt;
+  if (!columns || group < 2 || *columns % group != 0) return d.Unsupported("groups that do not divide the rows");
+  Value* y = RoundedAfterZero(d, Reshape(d, x, {-1, group}), Reshape(d, scale, {-1, 1}), Reshape(d, zero, {-1, 1}));
+  d.Return(Reshape(d, y, d.b.SizesOf(x)));
+}
+
+void ConvertElementType(Decomposer& d) { d.Return(d.b.Cast(d.in("input"), d.out_type().dtype)); }
+
+// ---- torchao's
 
 void QuantizeAffine(Decomposer& d) {
   Value *x = d.in("input"), *scale = d.in("scale");
@@ -207,6 +312,11 @@ void Quantize(Decomposer& d) {
   Value *x = d.in("input"), *scale = d.in("scale"), *zero = d.opt_in("zero_point");
   const DType arithmetic = d.dtype("arithmetic").value_or(DType::kFloat32), to = d.out_type().dtype;
   if (!ir::IsIntegral(to)) return d.Unsupported(text::StrCat("quantization to ", ir::Name(to)));
+  if (const auto q = ReadNumberedQuantize(d.node().output())) {  // numbers in place of tensors of one element
+    Value* y = d.Unary("round", d.Mul(x, static_cast<double>(q->inverse)));
+    if (q->zero != 0) y = d.Add(y, static_cast<double>(q->zero));
+    return d.Return(d.b.Cast(d.b.Call("aten.clamp.default", {y, q->low, q->high}), to));
+  }
   const Blocks b = SplitBlocks(d, x, d.ints("block_size"));
   if (!d.ok()) return;
   Value* inverse = d.b.Cast(OfBlocks(d, d.Unary("reciprocal", scale), b), arithmetic);
@@ -219,9 +329,16 @@ void Quantize(Decomposer& d) {
 void Dequantize(Decomposer& d) {
   const auto q = ReadDequantized(d.node().output());
   if (!q) return d.Fail("the arguments do not agree");
+  const DType wide = q->product_dtype();
+  const auto scale_number = FilledNumber(q->scale), zero_number = q->zero_point ? FilledNumber(q->zero_point) : 0.0;
+  if (scale_number && zero_number && wide == DType::kFloat32 && q->arithmetic == DType::kFloat32 && !q->scale_dtype &&
+      !q->float_zero_point && ir::IsIntegral(q->input->dtype())) {
+    Value* y = d.b.Cast(q->input, wide);
+    if (*zero_number != 0) y = d.Sub(y, *zero_number);
+    return d.Return(d.b.Cast(d.Mul(y, *scale_number), q->dtype));
+  }
   const Blocks b = SplitBlocks(d, q->input, q->block_size);
   if (!d.ok()) return;
-  const DType wide = q->product_dtype();
   Value* y = d.b.Cast(Split(d, q->input, b), q->arithmetic);
   if (q->float_zero_point) {
     if (!q->range) return d.Unsupported("a zero point of floats without a range");
@@ -323,6 +440,34 @@ void ChooseQparams(Decomposer& d) {
             d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
 }
 
+// Of each row, in the dtype of x; of f16 the division is in f32.
+void ChooseTokenQparams(Decomposer& d) {
+  Value* x = d.in("input");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || x->rank() == 0 || d.dtype("dtype") != DType::kInt8)
+    return d.Unsupported("tokens of this type");
+  Value* scale = d.b.Call("aten.amax.default", {d.Unary("abs", x), ir::Ints{-1}, true});
+  if (x->dtype() == DType::kFloat16) scale = d.b.Cast(scale, DType::kFloat32);
+  scale = d.Div(ClampMin(d, scale, 1e-5), 127.0);
+  Value* zero = d.b.Call("aten.full_like.default", {scale, 0.0});
+  d.Return({d.b.Cast(scale, d.out_type(0).dtype), d.b.Cast(zero, d.out_type(1).dtype)});
+}
+void ChooseAsymmetricTokenQparams(Decomposer& d) {
+  constexpr double kLow = -128, kHigh = 127;
+  Value* x = d.in("input");
+  if (!d.ok()) return;
+  if (!IsObserved(x->dtype()) || x->rank() == 0) return d.Unsupported("tokens of this type");
+  auto extreme = [&](const char* op) { return d.b.Call(op, {x, ir::Ints{-1}, true}); };
+  Value* least = d.b.Call("aten.clamp_max.default", {extreme("aten.amin.default"), 0});
+  Value* most = d.b.Call("aten.clamp_min.default", {extreme("aten.amax.default"), 0});
+  Value* scale = ClampMin(d, d.Div(d.Sub(most, least), kHigh - kLow), 0x1p-23);
+  Value *below = d.Div(least, scale), *above = d.Div(most, scale);
+  Value* nearer = d.Cmp("gt", d.Add(d.Add(below, kLow), d.Add(above, kHigh)), 0);
+  Value* zero = d.Where(nearer, d.Rsub(below, kLow), d.Rsub(above, kHigh));
+  zero = d.Unary("round", d.b.Call("aten.clamp.default", {zero, kLow, kHigh}));
+  d.Return({d.b.Cast(scale, d.out_type(0).dtype), d.b.Cast(zero, d.out_type(1).dtype)});
+}
+
 // The greatest number of a float8 type; 0 for others.
 double GreatestOf(DType t) { return t == DType::kFloat8E4M3FN ? 448 : t == DType::kFloat8E5M2 ? 57344 : 0; }
 
@@ -358,18 +503,16 @@ void QuantizeFloat8(Decomposer& d) {
 void QuantizeRows(Decomposer& d) {
   Value* x = d.in("input");
   const int64_t low = d.i("quant_min"), high = d.i("quant_max");
-  ir::Ints block(static_cast<size_t>(x->rank()), 1);
-  block.back() = -1;
+  const DType to = d.out_type().dtype;
+  const ir::Ints block = Rows(x);
   SymInts sizes(block.begin(), block.end());
   if (!d.ok()) return;
   sizes.back() = d.b.Size(x, x->rank() - 1);
-  Values made =
-      d.b.CallMulti("torchao.choose_qparams_affine.default",
-                    {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, low, high, d.f("eps")},
-                    {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", DType::kInt8}, {"keepdim", true}});
+  Values made = d.b.CallMulti("torchao.choose_qparams_affine.default",
+                              {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, to, low, high, d.f("eps")},
+                              {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", to}, {"keepdim", true}});
   if (!d.b.ok()) return;
-  Value* q =
-      d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, DType::kInt8, low, high});
+  Value* q = d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, to, low, high});
   d.Return({q, made[0], made[1]});
 }
 
@@ -401,6 +544,8 @@ void IntegerLinear(Decomposer& d) {
 }
 
 constexpr DecomposeRow kNamed[] = {
+    {"quantized_decomposed.choose_qparams.tensor", ChooseTensorQparams<false>, false},
+    {"quantized_decomposed.choose_qparams_symmetric.tensor", ChooseTensorQparams<true>, false},
     {"quantized_decomposed.quantize_per_tensor.default", QuantizePerTensor, false},
     {"quantized_decomposed.quantize_per_tensor.tensor", QuantizePerTensor, false},
     {"quantized_decomposed.quantize_per_tensor.tensor2", QuantizePerTensor, false},
@@ -410,6 +555,10 @@ constexpr DecomposeRow kNamed[] = {
     {"quantized_decomposed.quantize_per_channel.default", QuantizePerChannel, false},
     {"quantized_decomposed.dequantize_per_channel.default", DequantizePerChannel, false},
     {"quantized_decomposed.dequantize_per_channel_group.default", DequantizePerChannelGroup, false},
+    {"quantized_decomposed.quantize_per_channel_group.default", QuantizePerChannelGroup, false},
+    {"quantized_decomposed.quantize_per_token.default", QuantizePerToken, false},
+    {"quantized_decomposed.dequantize_per_token.default", DequantizePerToken, false},
+    {"quantized_decomposed.convert_element_type.no_fuse", ConvertElementType, false},
     {"torchao.quantize_affine.default", QuantizeAffine, false},
     {"torchao.dequantize_affine.default", DequantizeAffine, false},
     {"torchao.dequantize_affine_float8_non_decomposed.default", DequantizeFloat8, false},
@@ -423,6 +572,9 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.quantized_embedding.default", QuantizedEmbedding, false},
     {"slipway.integer_linear.default", IntegerLinear, false},
     {"slipway.quantize_rows.default", QuantizeRows, false},
+    {"quantized_decomposed.choose_qparams_per_token.default", ChooseTokenQparams, false},
+    {"quantized_decomposed.choose_qparams_per_token_asymmetric.default", ChooseAsymmetricTokenQparams, false},
+    {"quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default", ChooseAsymmetricTokenQparams, false},
     {"torchao.choose_qparams_affine.default", ChooseQparams, false},
     {"torchao.choose_scale_float8.default", ChooseScaleFloat8, false},
     {"torchao.quantize_affine_float8_non_decomposed.default", QuantizeFloat8, false},

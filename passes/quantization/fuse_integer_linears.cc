@@ -1,9 +1,8 @@
-// Integers of activations, in programs that quantize them while they run. torchao spells a layer of int8 activations
-// and weights as ten
-// nodes: integers of the rows and their scales, a product of integers (of unsigned ones where the processor wants them,
-// less what that adds), two scales. A target with one kernel for all of it must find them, and be sure of each:
+// Integers of activations, in programs that quantize them. torchao spells a layer of int8 activations and weights as
+// ten nodes: integers of the rows and their scales, a product of integers (of unsigned ones where the processor wants
+// them, less what that adds), two scales. A target with one kernel for all of it must find them, and be sure of each:
 // everything between the product and its last scale is used once, and a correction is the one that the unsigned
-// integers ask for.
+// integers ask for. pt2e quantizes whole tensors, to unsigned integers.
 #include <algorithm>
 #include <cstring>
 
@@ -28,17 +27,24 @@ bool ByRows(const ir::Ints& block) {
   return !block.empty() && block.back() == -1 &&
          std::all_of(block.begin(), block.end() - 1, [](int64_t b) { return b == 1; });
 }
-// Blocks of choose_qparams_affine, which says the size of the last dim.
-bool ByRows(const ir::SymInts& block, const Value* x) {
-  if (block.empty() || block.size() != static_cast<size_t>(x->rank())) return false;
-  for (size_t i = 0; i + 1 < block.size(); ++i)
-    if (ir::ExprOf(block[i]).constant() != 1) return false;
-  const ir::Sym last = ir::ExprOf(block.back());
-  return last.constant() == -1 || ir::ProvablyEqual(last, x->sizes().back());
+bool IsWhole(const ir::Ints& block) {
+  return std::all_of(block.begin(), block.end(), [](int64_t b) { return b == -1; });
+}
+// The blocks of choose_qparams_affine, which says sizes, from dim `first` on: all of each dim, or one of each before.
+bool AreWhole(const ir::SymInts& block, const Value* x, size_t first) {
+  if (block.size() != static_cast<size_t>(x->rank())) return false;
+  for (size_t i = 0; i < block.size(); ++i) {
+    const ir::Sym size = ir::ExprOf(block[i]);
+    const bool all = size.constant() == -1 || ir::ProvablyEqual(size, x->sizes()[i]);
+    if (i < first ? size.constant() != 1 : !all) return false;
+  }
+  return true;
 }
 
-// quantize(x, choose_qparams(x)) -> quantize_rows(x). Where roundings need not stay, integers are made of x and its
-// scale in f32, as of activations of f32.
+bool IsByte(ir::DType t) { return t == ir::DType::kInt8 || t == ir::DType::kUInt8; }
+
+// quantize(x, choose_qparams(x)) -> quantize_rows(x), of a whole tensor as of one row. Where roundings need not stay,
+// integers are made of x and its scale in f32, as of activations of f32.
 absl::Status FormRows(Node* quantize, bool exact) {
   ir::ArgReader a(*quantize);
   Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
@@ -48,7 +54,8 @@ absl::Status FormRows(Node* quantize, bool exact) {
   const auto in_f32 = [&](std::optional<ir::DType> t) {
     return t == ir::DType::kFloat32 || (!exact && t == x->dtype() && ir::IsLowPrecision(*t));
   };
-  if (!a.ok() || !ByRows(block) || !in_f32(arithmetic) || to != ir::DType::kInt8 || !in_f32(scale->dtype()))
+  const bool by_rows = ByRows(block);
+  if (!a.ok() || (!by_rows && !IsWhole(block)) || !in_f32(arithmetic) || !to || !IsByte(*to) || !in_f32(scale->dtype()))
     return absl::OkStatus();
   Node* made = scale->producer();
   if (!Producer(scale, "torchao.choose_qparams_affine.default") || made->output(0) != scale) return absl::OkStatus();
@@ -58,30 +65,37 @@ absl::Status FormRows(Node* quantize, bool exact) {
   const bool asymmetric = mapping == "ASYMMETRIC";
   const std::optional<double> eps = q.opt_f("eps");
   // The zero point that is chosen, or none where it is 0.
-  const bool zeros =
-      zero ? zero == made->output(1) && zero->dtype() == ir::DType::kInt8 : !asymmetric && low == -high - 1;
-  if (q.tensor("input") != x || q.dtype("target_dtype") != ir::DType::kInt8 ||
-      (!asymmetric && mapping != "SYMMETRIC") || !zeros || !least.is_constant() || !most.is_constant() ||
-      least.d != static_cast<double>(low) || most.d != static_cast<double>(high) ||
-      !ByRows(q.sym_ints("block_size"), x) || !q.ok())
+  const bool zeros = zero ? zero == made->output(1) && zero->dtype() == to : !asymmetric && low == -high - 1;
+  const bool is_unsigned = to == ir::DType::kUInt8;
+  if (q.tensor("input") != x || q.dtype("target_dtype") != to || low < (is_unsigned ? 0 : -128) ||
+      high > (is_unsigned ? 255 : 127) || (!asymmetric && mapping != "SYMMETRIC") || !zeros || !least.is_constant() ||
+      !most.is_constant() || least.d != static_cast<double>(low) || most.d != static_cast<double>(high) ||
+      !AreWhole(q.sym_ints("block_size"), x, by_rows ? block.size() - 1 : 0) || !q.ok())
     return absl::OkStatus();
   const ir::DType own = x->dtype();
   if (own != ir::DType::kFloat32 && own != ir::DType::kBFloat16 && own != ir::DType::kFloat16) return absl::OkStatus();
 
   ir::Builder b(*quantize->graph(), made, quantize->source());
   const double smallest = own == ir::DType::kFloat16 ? 0x1p-14 : 0x1p-126;
-  const ir::Values rows =
-      b.CallMulti("slipway.quantize_rows.default", {x, asymmetric, low, high, eps.value_or(smallest)});
+  Value* from = by_rows ? x : b.Call("aten.reshape.default", {x, ir::SymInts{1, b.Numel(x)}});
+  std::vector<std::pair<std::string_view, ir::Arg>> named;
+  if (is_unsigned) named.emplace_back("dtype", *to);
+  const ir::Values rows = b.CallMulti("slipway.quantize_rows.default",
+                                      {from, asymmetric, low, high, eps.value_or(smallest)}, std::move(named));
   if (!b.ok()) return b.status();
   ir::Values params = {rows[1], rows[2]};
   for (int i = 0; i < 2; ++i) {  // as choose_qparams_affine gives them
     Value* old = made->output(i);
     if (!old) continue;
-    if (old->rank() != x->rank()) params[i] = b.Call("aten.squeeze.dim", {params[i], -1});
+    if (!by_rows)
+      params[i] = b.Call("aten.reshape.default", {params[i], b.SizesOf(old)});
+    else if (old->rank() != x->rank())
+      params[i] = b.Call("aten.squeeze.dim", {params[i], -1});
     params[i] = b.Cast(params[i], old->dtype());
   }
+  Value* integers = by_rows ? rows[0] : b.Call("aten.reshape.default", {rows[0], b.SizesOf(x)});
   if (!b.ok()) return b.status();
-  ReplaceNode(quantize, {rows[0]});
+  ReplaceNode(quantize, {integers});
   ReplaceNode(made, params);
   return absl::OkStatus();
 }
@@ -211,11 +225,11 @@ absl::Status JoinLinear(Node* linear, bool exact) {
     return is_float(d.arithmetic) && is_float(d.dtype) && is_float(d.scale->dtype()) && (!d.scale_dtype || !exact) &&
            !d.float_zero_point;
   };
-  if (!x || !m || !plain(*x) || !plain(*m) || x->input->dtype() != ir::DType::kInt8 || x->input->rank() == 0)
+  if (!x || !m || !plain(*x) || !plain(*m) || !IsByte(x->input->dtype()) || !IsByte(m->input->dtype()) ||
+      x->input->rank() == 0)
     return absl::OkStatus();
   if (m->zero_point && m->zero_point->dtype() != m->input->dtype()) return absl::OkStatus();
-  if (x->zero_point && x->zero_point->dtype() != ir::DType::kInt8) return absl::OkStatus();
-  if (m->input->dtype() != ir::DType::kInt8 && m->input->dtype() != ir::DType::kUInt8) return absl::OkStatus();
+  if (x->zero_point && x->zero_point->dtype() != x->input->dtype()) return absl::OkStatus();
   ir::ArgReader a(*linear);
   const int64_t block = a.i("block_size");
   Value* bias = a.opt_tensor("bias");

@@ -3,6 +3,7 @@
 #include "passes/quantization/quantization.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -130,6 +131,54 @@ std::optional<double> StoredNumber(const Value* v) {
 
 bool IsOneBlock(const ir::Ints& block_size) {
   return std::all_of(block_size.begin(), block_size.end(), [](int64_t b) { return b == -1; });
+}
+
+std::optional<double> FilledNumber(const Value* v) {
+  while (v->producer() && (IsReshape(*v->producer()) || v->producer()->op_name() == "aten.expand.default"))
+    v = FirstArgument(*v->producer());
+  const ir::Node* n = Producer(v, "aten.full.default");
+  if (!n) return std::nullopt;
+  const ir::Arg& fill = n->Get("fill_value");
+  if (const double* number = fill.get<double>()) return *number;
+  if (const int64_t* number = fill.get<int64_t>()) return static_cast<double>(*number);
+  return std::nullopt;
+}
+
+std::optional<NumberedQuantize> ReadNumberedQuantize(const Value* v) {
+  const ir::Node* n = Producer(v, "slipway.quantize.default");
+  if (!n) return std::nullopt;
+  ir::ArgReader a(*n);
+  NumberedQuantize q;
+  q.input = a.tensor("input"), q.scale = a.tensor("scale"), q.zero_point = a.opt_tensor("zero_point");
+  q.low = a.i("quant_min"), q.high = a.i("quant_max");
+  const ir::Ints block = a.ints("block_size");
+  const auto to = a.dtype("dtype");
+  if (!a.ok() || q.input->dtype() != DType::kFloat32 || a.dtype("arithmetic") != DType::kFloat32 ||
+      (to != DType::kInt8 && to != DType::kUInt8) || !IsOneBlock(block))
+    return std::nullopt;
+  q.dtype = *to;
+  const auto scale = FilledNumber(q.scale), zero = q.zero_point ? FilledNumber(q.zero_point) : std::optional(0.0);
+  if (!scale || !zero || !(std::abs(*zero) <= 255) ||
+      (q.scale->dtype() != DType::kFloat32 && q.scale->dtype() != DType::kFloat64))
+    return std::nullopt;
+  // The reciprocal in the scale's own dtype, then in f32.
+  q.scale_f32 = static_cast<float>(*scale);
+  q.inverse = q.scale->dtype() == DType::kFloat32 ? 1 / q.scale_f32 : static_cast<float>(1 / *scale);
+  q.zero = static_cast<int64_t>(*zero);
+  constexpr float kLeast = 0x1p-100f, kMost = 0x1p100f;  // so that neither overflows nor is denormal
+  return q.scale_f32 > kLeast && q.scale_f32 < kMost && q.low <= q.high ? std::optional(q) : std::nullopt;
+}
+
+int64_t NumberedQuantize::Of(double number) const {
+  const float y = std::nearbyint(static_cast<float>(number) * inverse) + static_cast<float>(zero);
+  return static_cast<int64_t>(std::clamp(y, static_cast<float>(low), static_cast<float>(high)));
+}
+
+bool Undoes(const Dequantized& v, const NumberedQuantize& q) {
+  const auto scale = FilledNumber(v.scale), zero = v.zero_point ? FilledNumber(v.zero_point) : std::optional(0.0);
+  return scale && zero && v.input->dtype() == q.dtype && v.arithmetic == DType::kFloat32 &&
+         v.dtype == DType::kFloat32 && v.product_dtype() == DType::kFloat32 && !v.scale_dtype && !v.float_zero_point &&
+         static_cast<float>(*scale) == q.scale_f32 && *zero == static_cast<double>(q.zero);
 }
 
 std::string_view MatrixOf(const ir::Node& n) {

@@ -66,6 +66,25 @@ ir::Value* EmitLinear(ir::Builder& b, const Dequantized& d, ir::Value* input, ir
 // The rows of a matrix that the indices name: slipway.quantized_embedding. Scales as above.
 ir::Value* EmitRows(ir::Builder& b, const Dequantized& d, ir::Value* indices);
 
+// slipway.quantize of f32, in f32, with one scale and one zero point, which are numbers. `inverse` is what elements are
+// multiplied with.
+struct NumberedQuantize {
+  ir::Value *input = nullptr, *scale = nullptr, *zero_point = nullptr;
+  float scale_f32 = 0, inverse = 0;
+  int64_t zero = 0;
+  ir::DType dtype = ir::DType::kUInt8;
+  int64_t low = 0, high = 0;
+  bool IsAllOfType() const { return dtype == ir::DType::kUInt8 ? low <= 0 && high >= 255 : low <= -128 && high >= 127; }
+  // The integer that a number becomes.
+  int64_t Of(double number) const;
+};
+// Of the node that makes `v`; nullopt where it is another operator or its numbers are not known.
+std::optional<NumberedQuantize> ReadNumberedQuantize(const ir::Value* v);
+// The number that all elements of a value are, where it is filled with one; behind views.
+std::optional<double> FilledNumber(const ir::Value* v);
+// Whether v = (q - q's zero) · q's scale, in f32, of integers of its type.
+bool Undoes(const Dequantized& v, const NumberedQuantize& q);
+
 // A value that is rows of a quantized table, in steps behind its look-up, and the look-up in the dequantized table that
 // has taken its place (hoist_lookups.cc).
 struct HoistedLookup {

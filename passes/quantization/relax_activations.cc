@@ -2,6 +2,8 @@
 // here is to
 // be sure of the pattern: scales must be made of the very input that they are for, and weights and scales be stored.
 // Products that are anything else keep their steps, and with them their numbers.
+#include <algorithm>
+
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
@@ -16,13 +18,17 @@ using ir::Value;
 // quantize(x), to 8 bits, with a scale that is made of x; x is null for other values.
 struct Rounded {
   Value *x = nullptr, *scale = nullptr, *zero_point = nullptr;
+  bool whole = false;  // one scale for the whole tensor
 };
 Rounded ReadRounded(const Value* q) {
   const Node* quantize = Producer(q, "slipway.quantize.default");
   if (!quantize) return {};
   ir::ArgReader a(*quantize);
-  const Rounded r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
-  if (!a.ok() || a.dtype("dtype") != ir::DType::kInt8) return {};
+  Rounded r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
+  const auto to = a.dtype("dtype");
+  const ir::Ints block = a.ints("block_size");
+  r.whole = std::all_of(block.begin(), block.end(), [](int64_t size) { return size == -1; });
+  if (!a.ok() || (to != ir::DType::kInt8 && to != ir::DType::kUInt8)) return {};
   const Node* made = Producer(r.scale, "torchao.choose_qparams_affine.default");
   return made && made->output(0) == r.scale && made->Get("input").value() == r.x ? r : Rounded{};
 }
@@ -32,8 +38,9 @@ void TakeFloats(Node* linear) {
   const auto d = ReadDequantized(linear->Get("input").value());
   if (!d) return;
   const Rounded r = ReadRounded(d->input);
-  if (r.x && r.x->dtype() == d->dtype && r.scale == d->scale && r.zero_point == d->zero_point)
-    linear->SetArg("input", r.x);
+  if (!r.x || r.x->dtype() != d->dtype || r.scale != d->scale || r.zero_point != d->zero_point) return;
+  linear->SetArg("input", r.x);
+  if (r.whole) linear->SetArg("activations", d->input->dtype());
 }
 
 // What is behind views that keep the order of elements, and conversions.
@@ -71,8 +78,8 @@ absl::Status JoinIntegers(Node* mm) {
   Value* stored = source ? source : columns;
   Value* q = QuantizedSource(rows);
   const Rounded r = ReadRounded(q);
-  if (!r.x || r.zero_point || r.x->dtype() != ir::DType::kFloat32 || !StoredTensor(stored) ||
-      stored->dtype() != ir::DType::kInt8)
+  if (!r.x || r.zero_point || q->dtype() != ir::DType::kInt8 || r.x->dtype() != ir::DType::kFloat32 ||
+      !StoredTensor(stored) || stored->dtype() != ir::DType::kInt8)
     return absl::OkStatus();
   const auto sizes = columns->type().StaticSizes();  // [k, n]
   const Scaled first = OnlyProduct(mm->output());

@@ -113,8 +113,8 @@ void IntegerLinear(PlanContext& c) {
   if (!c.ok()) return;
   if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2))
     return c.Fail("the operands are no matrices");
-  if (x.dtype != DType::kInt8 || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 || !IsKernelFloat(scale.dtype) ||
-      (x_zero && x_zero.dtype != DType::kInt8) || (zero && zero.dtype != q.dtype) ||
+  if (!IsByte(x.dtype) || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 || !IsKernelFloat(scale.dtype) ||
+      (x_zero && x_zero.dtype != x.dtype) || (zero && zero.dtype != q.dtype) ||
       (bias && bias.dtype != DType::kFloat32) || (rounded != DType::kFloat32 && rounded != DType::kBFloat16))
     return c.Unsupported("operands of these types");
   const Dim n = q.sizes[0];
@@ -227,7 +227,9 @@ void QuantizeRows(PlanContext& c) {
   if (!c.ok()) return;
   if (x.rank() == 0 || !IsKernelFloat(x.dtype)) return c.Unsupported("rows of this type");
   const int64_t low = c.i("quant_min"), high = c.i("quant_max");
-  if (low < -128 || high > 127 || low >= high) return c.Unsupported("integers of another range");
+  const bool is_unsigned = c.dtype("dtype") == DType::kUInt8;
+  if (low < (is_unsigned ? 0 : -128) || high > (is_unsigned ? 255 : 127) || low >= high)
+    return c.Unsupported("integers of another range");
   std::vector<Operand> out = {c.Result(0), c.Result(1), c.Result(2)};
   if (c.ok())
     c.Emit("quantize_rows", {c.Dense(x)}, out, DType::kFloat32,

@@ -12,24 +12,19 @@
 // long as no ReLU follows; kOrt as MatMulNBits, or in the operators that become DynamicQuantizeMatMul.
 #include <utility>
 
+#include "exporters/onnx/lowerings/quant.h"
 #include "exporters/onnx/lowerings/util.h"
-#include "passes/quantization/quantization.h"
 
 namespace slipway::exporters::onnx_out {
-namespace {
 
 using passes::Dequantized;
 
-bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
-
-// The 4-bit type that has all integers of the range; nullopt for none.
 std::optional<DType> NibbleType(const std::optional<std::pair<int64_t, int64_t>>& range) {
   if (range && range->first >= -8 && range->second <= 7) return DType::kInt4;
   if (range && range->first >= 0 && range->second <= 15) return DType::kUInt4;
   return std::nullopt;
 }
 
-// Whether the zero points, one for each scale, can be written like the integers.
 bool HasZeros(DType nibbles, const Dequantized& d) {
   const auto range = passes::StoredRange(d.zero_point);
   return passes::StoredTensor(d.zero_point) && d.zero_point->dtype() == d.input->dtype() &&
@@ -37,6 +32,49 @@ bool HasZeros(DType nibbles, const Dequantized& d) {
          (nibbles == DType::kInt4 ? range->first >= -8 && range->second <= 7
                                   : range->first >= 0 && range->second <= 15);
 }
+
+bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
+  const auto type = NibbleType(d.range);
+  const auto sizes = d.input->type().StaticSizes();
+  const int64_t block = d.block_size[1];
+  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) ||
+      d.scale_dtype || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
+      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
+      d.scale->sizes()[0].constant() != (*sizes)[0])
+    return false;
+  if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
+  return HasZeros(*type, d);
+}
+
+V Repeated(LoweringContext& c, double number, DType t, const Ints& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return c.e.Numbers(std::vector<double>(static_cast<size_t>(n), number), t, dims);
+}
+V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
+  if (const ir::Node* n = v->producer(); n && n->op_name() == "aten.full.default") {
+    const ir::Arg& fill = n->Get("fill_value");
+    if (const double* number = fill.get<double>()) return Repeated(c, *number, t, dims);
+    if (const int64_t* number = fill.get<int64_t>()) return Repeated(c, static_cast<double>(*number), t, dims);
+  }
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  if (v->type().StaticNumel() != n) {
+    const V one = c.e.Reshape(c.e.Cast(c.raw(v), t), Ints(dims.size(), 1));
+    return c.e.Expand(one, c.e.I64(dims), static_cast<int>(dims.size()));
+  }
+  // A view of a weight has its elements in the same order.
+  ir::Value* stored = v;
+  while (stored->producer() && passes::IsReshape(*stored->producer()))
+    stored = passes::FirstArgument(*stored->producer());
+  if (passes::StoredTensor(stored) && stored->dtype() == t) return c.graph().StoredWeight(stored, {t, dims});
+  const V x = c.e.Cast(c.raw(v), t);
+  return v->type().StaticSizes() == dims ? x : c.e.Reshape(x, dims);
+}
+
+namespace {
+
+bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
 
 // How scales lie in a tensor: one for all, one for each place of a dim, or one for each `block` places of a dim and
 // each of every other.
@@ -79,34 +117,6 @@ bool IsPlainZero(const ir::Value* zero, DType integers) {
   return range && range->first >= low && range->second <= high;
 }
 
-V Repeated(LoweringContext& c, double number, DType t, const Ints& dims) {
-  int64_t n = 1;
-  for (int64_t d : dims) n *= d;
-  return c.e.Numbers(std::vector<double>(static_cast<size_t>(n), number), t, dims);
-}
-// A stored scale or zero point in `t`, of these dims or one for all of them: an initializer where it is one in the
-// program.
-V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
-  if (const ir::Node* n = v->producer(); n && n->op_name() == "aten.full.default") {
-    const ir::Arg& fill = n->Get("fill_value");
-    if (const double* number = fill.get<double>()) return Repeated(c, *number, t, dims);
-    if (const int64_t* number = fill.get<int64_t>()) return Repeated(c, static_cast<double>(*number), t, dims);
-  }
-  int64_t n = 1;
-  for (int64_t d : dims) n *= d;
-  if (v->type().StaticNumel() != n) {
-    const V one = c.e.Reshape(c.e.Cast(c.raw(v), t), Ints(dims.size(), 1));
-    return c.e.Expand(one, c.e.I64(dims), static_cast<int>(dims.size()));
-  }
-  // A view of a weight has its elements in the same order.
-  ir::Value* stored = v;
-  while (stored->producer() && passes::IsReshape(*stored->producer()))
-    stored = passes::FirstArgument(*stored->producer());
-  if (passes::StoredTensor(stored) && stored->dtype() == t) return c.graph().StoredWeight(stored, {t, dims});
-  const V x = c.e.Cast(c.raw(v), t);
-  return v->type().StaticSizes() == dims ? x : c.e.Reshape(x, dims);
-}
-
 // ---- slipway.dequantize
 
 // Integers with stored scales. f32 has the product of a byte and a narrower scale exactly, so that computing in it and
@@ -130,17 +140,39 @@ bool HasForm(const std::optional<Dequantized>& d, bool blocks) {
   return n && *n == *scales * l.block && (blocks || l.axis + 1 == d->input->rank());
 }
 
+// One element, computed in the program.
+bool IsComputed(const ir::Value* v, DType t) {
+  return v->dtype() == t && v->type().StaticNumel() == 1 && !passes::IsStored(v);
+}
+// Integers of a whole tensor whose parameters are computed.
+bool HasComputedForm(const std::optional<Dequantized>& d) {
+  return d && IsByte(d->input->dtype()) && !passes::IsStored(d->input) && IsComputed(d->scale, DType::kFloat32) &&
+         (!d->zero_point || IsComputed(d->zero_point, d->input->dtype())) && d->product_dtype() == DType::kFloat32 &&
+         d->arithmetic == DType::kFloat32 && d->dtype == DType::kFloat32 && !d->float_zero_point &&
+         LayoutOf(d->input->sizes(), d->block_size).kind == Layout::kTensor;
+}
+V Scalar(LoweringContext& c, ir::Value* v) { return c.e.Reshape(c.raw(v), Ints{}); }
+
 bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); }
 
+// Whether a convolution or product of dequantized operands ends in integers: its only user rounds it.
+bool EndsInIntegers(const ir::Node& n);
+
 // Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear
-// until it is in front of a MatMul. Those get the steps.
+// until it is in front of a MatMul. Those get the steps, which a session computes once. So do convolutions of integers
+// that end in floats, which ONNX Runtime has none of: it would dequantize their weights in each run, and not lay them
+// out as its convolutions of floats want them.
 template <bool blocks>
 bool TakesDequantize(const ir::Node& n) {
   const auto d = passes::ReadDequantized(n.output());
+  if (HasComputedForm(d)) return true;
   if (!HasForm(d, blocks)) return false;
   if (!passes::IsStored(d->input)) return true;
-  for (const ir::Node* user : n.output()->users())
+  for (const ir::Node* user : n.output()->users()) {
     if (!IsConvolution(*user) && user->op_name() != "aten.embedding.default") return false;
+    if (IsConvolution(*user) && passes::ReadDequantized(user->Get("input").value()) && !EndsInIntegers(*user))
+      return false;
+  }
   return !n.graph()->IsOutput(n.output());
 }
 
@@ -181,22 +213,35 @@ V Dequantize(LoweringContext& c, const Dequantized& d, bool integers) {
 }
 void DequantizeRow(LoweringContext& c) {
   const ir::Value* y = c.node().output();
+  if (const auto d = passes::ReadDequantized(y); HasComputedForm(d)) {
+    std::vector<V> in = {c.raw(d->input), Scalar(c, d->scale)};
+    if (d->zero_point) in.push_back(Scalar(c, d->zero_point));
+    return c.Return(c.e.Op("DequantizeLinear", in, {}, DType::kFloat32, d->input->rank()));
+  }
   const auto users = y->users();
-  const bool convolved = !users.empty() && IsConvolution(*users[0]);
-  c.Return(Dequantize(c, *passes::ReadDequantized(y), convolved));
+  const Dequantized d = *passes::ReadDequantized(y);
+  const bool multiplied = !passes::IsStored(d.input) || (!users.empty() && IsConvolution(*users[0]));
+  c.Return(Dequantize(c, d, multiplied));
 }
 
 // ---- slipway.quantize
 
-// Activations with one stored scale, or one for each place of a dim.
+// Activations with one scale, or a stored one for each place of a dim.
 bool TakesQuantize(const ir::Node& n) {
   ir::ArgReader a(n);
   const ir::Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
   const Ints block = a.ints("block_size");
   const auto to = a.dtype("dtype");
   const Layout l = a.ok() && block.size() == static_cast<size_t>(x->rank()) ? LayoutOf(x->sizes(), block) : Layout{};
-  return a.ok() && a.dtype("arithmetic") == DType::kFloat32 && x->dtype() == DType::kFloat32 && to && IsByte(*to) &&
-         passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
+  if (!a.ok() || a.dtype("arithmetic") != DType::kFloat32 || x->dtype() != DType::kFloat32 || !to || !IsByte(*to))
+    return false;
+  if (IsComputed(scale, DType::kFloat32)) return (!zero || IsComputed(zero, *to)) && l.kind == Layout::kTensor;
+  return passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
+}
+bool EndsInIntegers(const ir::Node& n) {
+  const ir::Value* y = n.output();
+  return y && y->users().size() == 1 && !n.graph()->IsOutput(y) &&
+         y->users()[0]->op_name() == "slipway.quantize.default" && TakesQuantize(*y->users()[0]);
 }
 // The quotient in place of the product with the reciprocal: an integer may differ by one where a rounding of f32
 // decides.
@@ -206,8 +251,9 @@ void Quantize(LoweringContext& c) {
   const DType to = c.out_dtype();
   ir::Value *scales = c.tensor("scale"), *zeros = c.opt_tensor("zero_point");
   const Ints shape = l.kind == Layout::kTensor ? Ints{} : Ints{*scales->type().StaticNumel()};
-  const V scale = Parameter(c, scales, DType::kFloat32, shape);
-  const V zero = zeros ? Parameter(c, zeros, to, shape) : Repeated(c, 0, to, shape);
+  const bool computed = IsComputed(scales, DType::kFloat32);
+  const V scale = computed ? Scalar(c, scales) : Parameter(c, scales, DType::kFloat32, shape);
+  const V zero = !zeros ? Repeated(c, 0, to, shape) : computed ? Scalar(c, zeros) : Parameter(c, zeros, to, shape);
   V q = c.e.Op("QuantizeLinear", {x, scale, zero}, {{"axis", int64_t{l.axis}}}, to, x.rank);
   const int64_t low = c.i("quant_min"), high = c.i("quant_max");
   const bool narrower = to == DType::kUInt8 ? low > 0 || high < 255 : low > -128 || high < 127;
@@ -216,19 +262,6 @@ void Quantize(LoweringContext& c) {
 
 // ---- slipway.quantized_linear
 
-// Integers of 4 bits in groups that com.microsoft.MatMulNBits has.
-bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
-  const auto type = NibbleType(d.range);
-  const auto sizes = d.input->type().StaticSizes();
-  const int64_t block = d.block_size[1];
-  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) ||
-      d.scale_dtype || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
-      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
-      d.scale->sizes()[0].constant() != (*sizes)[0])
-    return false;
-  if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
-  return HasZeros(*type, d);
-}
 template <bool blocks>
 bool TakesLinear(const ir::Node& n) {
   const auto d = passes::ReadMatrix(n);
@@ -276,67 +309,18 @@ void Linear(LoweringContext& c) {
   const int rank = x.rank;
   if (rank != 2) x = c.e.Reshape(x, c.e.I64({-1, *d.input->sizes()[1].constant()}), 2);
   std::vector<V> in = {x, c.e.Cast(Dequantize(c, d, integers), x.dtype)};
-  if (bias) in.push_back(c.e.Cast(bias, x.dtype));
+  // ONNX Runtime has a product of integers with a bias of floats only where it ends in integers.
+  const bool adds = bias && integers && !EndsInIntegers(c.node());
+  if (bias && !adds) in.push_back(c.e.Cast(bias, x.dtype));
   V y = c.e.Op("Gemm", in, {{"transB", int64_t{1}}}, x.dtype, 2);
-  if (rank == 2) return c.Return(y);
+  const auto biased = [&](V v) { return adds ? c.e.Add(v, c.e.Cast(bias, x.dtype)) : v; };
+  if (rank == 2) return c.Return(biased(y));
   const auto sizes = c.out_type().StaticSizes();
   V shape = sizes ? c.e.I64(*sizes)
                   : c.e.Concat({c.e.Slice(c.e.Shape(c.in("input")), {0}, {rank - 1}, {0}),
                                 c.e.I64({*d.input->sizes()[0].constant()})},
                                0);
-  c.Return(c.e.Reshape(y, shape, rank, true));
-}
-
-// ---- slipway.quantized_embedding
-
-// Four bits in blocks that com.microsoft.GatherBlockQuantized has, which dequantizes the rows that it reads, in f32: a
-// rounding afterwards is the program's. Other tables are read as bytes and dequantized in steps. A table that is a
-// product's matrix, too, is to be one tensor in the file, so both must want it in the same form.
-bool TakesRows(const ir::Node& n) {
-  const auto d = passes::ReadMatrix(n);
-  const auto type = d ? NibbleType(d->range) : std::nullopt;
-  const auto sizes = d ? d->input->type().StaticSizes() : std::nullopt;
-  if (!type || !sizes || (*sizes)[0] < 1 || d->float_zero_point || !passes::StoredTensor(d->input) ||
-      !passes::IsStored(d->scale) || d->product_dtype() == DType::kFloat64 || d->dtype == DType::kFloat64 ||
-      d->scale_dtype || d->scale->sizes()[0].constant() != (*sizes)[0])
-    return false;
-  const int64_t block = d->block_size[1];
-  if (block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0) return false;
-  return d->zero_point ? HasZeros(*type, *d) : *type == DType::kInt4;
-}
-template <bool nibbles>  // from opset 21 on, whose type has four bits
-bool TakesGather(const ir::Node& n) {
-  if (!TakesRows(n)) return false;
-  const auto d = passes::ReadMatrix(n);
-  for (const ir::Node* user : d->input->users())
-    if (user->op_name() != n.op_name() &&
-        (user->op_name() != "slipway.quantized_linear.default" || (!nibbles && !FitsMatMulNBits(*user, *d))))
-      return false;
-  return true;
-}
-void GatherBlockQuantized(LoweringContext& c) {
-  const Dequantized d = *passes::ReadMatrix(c.node());
-  const Ints sizes = *d.input->type().StaticSizes();
-  const int64_t block = d.block_size[1], groups = sizes[1] / block;
-  const bool own = c.e.opset() >= 21;
-  const DType type = own ? *NibbleType(d.range) : DType::kUInt8;
-  const int add = !own && d.range->first < 0 ? 8 : 0;
-  V table = own ? c.graph().StoredWeight(d.input, {type, sizes, true})
-                : c.e.Reshape(c.graph().StoredWeight(d.input, {type, {sizes[0], groups, block / 2}, true, add}),
-                              Ints{sizes[0], sizes[1] / 2});
-  V index = c.in("indices");
-  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) index = c.e.Cast(index, DType::kInt64);
-  std::vector<V> in = {table, index, Parameter(c, d.scale, DType::kFloat32, {sizes[0], groups})};
-  if (d.zero_point)
-    in.push_back(own ? c.graph().StoredWeight(d.zero_point, {type, {sizes[0], groups}, true})
-                     : c.graph().StoredWeight(d.zero_point, {type, {sizes[0], (groups + 1) / 2}, true, add, groups}));
-  Attrs attrs = {
-      {"gather_axis", int64_t{0}}, {"quantize_axis", int64_t{1}}, {"block_size", block}, {"bits", int64_t{4}}};
-  ir::Type rows = c.out_type();
-  rows.dtype = DType::kFloat32;
-  V y = c.e.Custom("com.microsoft", "GatherBlockQuantized", in, std::move(attrs), {&rows})[0];
-  if (ir::IsLowPrecision(d.product_dtype())) y = c.e.Cast(y, d.product_dtype());
-  c.Return(c.e.Cast(y, d.dtype));
+  c.Return(biased(c.e.Reshape(y, shape, rank, true)));
 }
 
 // ---- slipway.quantized_linear in the forms that let the runtime round activations
@@ -375,9 +359,14 @@ std::optional<StoredMatrix> ReadStored(ir::Value* v) {
 
 // Scales [n, k / block] as f32. `sizes` and `strides` say in which order, and how often, the elements are wanted.
 V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints& sizes, const Ints& strides) {
-  ir::Value* stored = StoredParameters(d.scale);
-  V scale =
-      c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}), d.scale->dtype());
+  V scale;
+  if (const auto number = passes::FilledNumber(d.scale)) {
+    scale = Repeated(c, *number, d.scale->dtype(), dims);
+  } else {
+    ir::Value* stored = StoredParameters(d.scale);
+    scale = c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}),
+                     d.scale->dtype());
+  }
   if (d.scale_dtype) scale = c.e.Cast(scale, *d.scale_dtype);
   return c.e.Cast(scale, DType::kFloat32);
 }
@@ -385,7 +374,9 @@ V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints&
 // Bytes whose scales and zero points are written, in the order that another form wants.
 template <bool blocks>
 bool IsRelaxed(const std::optional<Dequantized>& d) {
-  if (!d || !HasForm(d, true) || !ReadStored(d->input) || !StoredParameters(d->scale)) return false;
+  if (!d || !HasForm(d, true) || !ReadStored(d->input) ||
+      (!StoredParameters(d->scale) && !passes::FilledNumber(d->scale)))
+    return false;
   const ir::Value* zero = d->zero_point;
   if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() ||
                zero->dtype() != d->input->dtype() || zero->type().StaticNumel() != d->scale->type().StaticNumel()))
@@ -477,28 +468,56 @@ void RoundingLinear(LoweringContext& c) {
   c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
 }
 
-// Integers of activations with one scale for all of them, made of them. Weights are unsigned, with zero point 128: sums
-// of products of u8 and s8 saturate on processors with AVX2 only.
-bool TakesDynamic(const ir::Node& n) {
-  ir::ArgReader a(n);
-  const auto d = passes::ReadMatrix(n);
-  return a.dtype("activations") == DType::kInt8 && IsRelaxed<false>(d) && !d->zero_point &&
-         d->input->dtype() == DType::kInt8;
+// Weights [n, k] of int8 without a zero point, with a scale a column or one for all.
+bool IsPlainMatrix(const std::optional<Dequantized>& d) {
+  return IsRelaxed<false>(d) && !d->zero_point && d->input->dtype() == DType::kInt8;
 }
-void DynamicLinear(LoweringContext& c) {
-  const Dequantized d = *passes::ReadMatrix(c.node());
+// A product of integers, scaled: `x` are integers of activations with one scale and zero point for all. Weights are
+// unsigned, with zero point 128: sums of products of u8 and s8 saturate on processors with AVX2 only, unless `x` is
+// narrow enough for pairs of products to fit 16 bits (2 · 127 · 128).
+V ScaledIntegers(LoweringContext& c, const Dequantized& d, V x, V x_scale, V x_zero, bool narrow, V bias) {
   const StoredMatrix stored = *ReadStored(d.input);
   const Ints turned = {stored.sizes[1], stored.sizes[0]};
-  const V x = c.e.Cast(c.in("input"), DType::kFloat32), bias = c.opt_in("bias");
-  const std::vector<V> q = c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
-  const V w = c.graph().StoredWeight(
-      stored.value, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
+  const int shift = narrow ? 0 : 128;
+  const DType type = narrow ? DType::kInt8 : DType::kUInt8;
+  const V w = c.graph().StoredWeight(stored.value,
+                                     {type, turned, false, shift, 0, turned, {stored.strides[1], stored.strides[0]}});
   const Ints scales = d.block_size[0] == -1 ? Ints{} : Ints{turned[1]}, view = scales.empty() ? Ints{1} : scales;
-  V y = c.e.Op("MatMulInteger", {q[0], w, q[2], c.e.Integer(128, DType::kUInt8)}, {}, DType::kInt32, x.rank);
+  const int rank = x.rank;
+  V y = c.e.Op("MatMulInteger", {x, w, x_zero, c.e.Integer(shift, type)}, {}, DType::kInt32, rank);
   const V scale =
-      c.e.Op("Mul", {q[1], Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
+      c.e.Op("Mul", {x_scale, Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
   y = c.e.Mul(c.e.Cast(y, DType::kFloat32), scale);
-  c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
+  return bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y;
+}
+
+// Integers that the target makes, with one scale for all of them.
+bool TakesDynamic(const ir::Node& n) {
+  const auto activations = ir::ArgReader(n).dtype("activations");
+  return activations && IsByte(*activations) && IsPlainMatrix(passes::ReadMatrix(n));
+}
+void DynamicLinear(LoweringContext& c) {
+  const V x = c.e.Cast(c.in("input"), DType::kFloat32);
+  std::vector<V> q = c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
+  q[0].rank = x.rank;
+  c.Return(ScaledIntegers(c, *passes::ReadMatrix(c.node()), q[0], q[1], q[2], false, c.opt_in("bias")));
+}
+
+// Integers that the program makes, whose scale it computes: onnxruntime multiplies integers of stored scales only.
+bool TakesComputed(const ir::Node& n) {
+  constexpr int64_t kMostTerms = 1 << 16;  // of a sum in 32 bits
+  const auto d = passes::ReadMatrix(n);
+  return HasComputedForm(passes::ReadDequantized(n.Get("input").value())) && IsPlainMatrix(d) &&
+         ReadStored(d->input)->sizes[1] <= kMostTerms && n.output()->dtype() == DType::kFloat32;
+}
+void ComputedLinear(LoweringContext& c) {
+  const Dequantized x = *passes::ReadDequantized(c.tensor("input"));
+  const ir::Node* quantize = passes::Producer(x.input, "slipway.quantize.default");
+  const bool narrow = quantize && ir::ArgReader(*quantize).i("quant_max") <= 127;
+  const DType integers = x.input->dtype();
+  const V zero = x.zero_point ? Scalar(c, x.zero_point) : c.e.Integer(0, integers);
+  c.Return(ScaledIntegers(c, *passes::ReadMatrix(c.node()), c.raw(x.input), Scalar(c, x.scale), zero, narrow,
+                          c.opt_in("bias")));
 }
 
 // int8 x int8 -> int32.
@@ -513,15 +532,13 @@ constexpr Row kRows[] = {
     {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
     {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
     {"slipway.quantized_linear.default", DynamicLinear, true, 0, TakesDynamic, kMaxOpset, kPortable | kOrt},
+    {"slipway.quantized_linear.default", ComputedLinear, true, 0, TakesComputed},
     {"slipway.quantized_linear.default", RoundingLinear, true, 0, TakesRounding, kMaxOpset, kOrt},
     {"slipway.quantized_linear.default", Portable, true, 21, TakesPortable<true>, kMaxOpset, kPortable},
     {"slipway.quantized_linear.default", Portable, true, 0, TakesPortable<false>, 20, kPortable},
     {"slipway.quantized_linear.default", Linear, true, 21, TakesLinear<true>},
     {"slipway.quantized_linear.default", Linear, true, 0, TakesGemm, 20, kPortable},
     {"slipway.quantized_linear.default", Linear, true, 0, TakesLinear<false>, 20, kExact | kOrt},
-    {"slipway.quantized_embedding.default", GatherBlockQuantized, false, 21, TakesGather<true>, kMaxOpset,
-     kExact | kOrt},
-    {"slipway.quantized_embedding.default", GatherBlockQuantized, false, 0, TakesGather<false>, 20, kExact | kOrt},
     {"aten._int_mm.default", IntMm},
 };
 
