@@ -183,8 +183,26 @@ SLIPWAY_INLINE Vec Float8(WordVec v) {
 #endif
   return size == 0x7f ? reinterpret_cast<Vec>((v & 0x80) << 24 | 0x7fc00000u) : f;
 }
+#if SLIPWAY_ISA_BYTES == 64
+// e4m3fn in byte `row` of each word: its sign to the top, what follows to where f32 has its mantissa and the low bits
+// of its exponent. A NaN in any of the bytes is that of byte 0, for all rows of a column go into one sum.
+SLIPWAY_INLINE Vec E4M3Row(WordVec v, int row) {
+  const IntVec top = reinterpret_cast<IntVec>(row == 3 ? v : v << (24 - 8 * row)) >> 4;
+  const Vec f = reinterpret_cast<Vec>(top & static_cast<int32_t>(0x87f00000));
+  const Vec bias = Broadcast(0x1p120f);
+  if (row != 0) return f * bias;
+  const WordVec carry = (v & 0x7f7f7f7f) + 0x01010101;  // into a byte's highest bit, of NaN alone
+  const __mmask16 numbers =
+      _mm512_testn_epi32_mask(reinterpret_cast<__m512i>(carry), _mm512_set1_epi32(static_cast<int32_t>(0x80808080)));
+  return reinterpret_cast<Vec>(_mm512_mask_mul_ps(_mm512_set1_ps(__builtin_nanf("")), numbers,
+                                                  reinterpret_cast<__m512>(f), reinterpret_cast<__m512>(bias)));
+}
+#endif
 template <Code kCode>
 SLIPWAY_INLINE Vec ValueOf(WordVec v, int row, float offset) {
+#if SLIPWAY_ISA_BYTES == 64
+  if constexpr (kCode == Code::kE4M3) return E4M3Row(v, row);
+#endif
   if constexpr (IsCodeOfFloat(kCode))
     return Float8<kCode>(RowOf<kCode>(v, row));
   else
