@@ -72,88 +72,112 @@ SLIPWAY_INLINE void Interleave(ByteVec a, ByteVec b, ByteVec c, ByteVec d, WordV
 #endif
 }
 
-// Output pixels [at, at + P) × a block of channels from c on, n of which count. W is the kernel's width and S its
-// stride, W 0 for any. kInside: all rows and columns that are read are in the image, and the block is whole.
-template <int W, int S, int P, bool kInside>
-__attribute__((noinline)) void Int8DwconvTile(const Int8DwconvParams& g, const int8_t* w, int64_t c, int64_t n,
-                                              int64_t at, int64_t count) {
+// The first n bytes of a block of channels from c on at kernel row y and a column, or the padding.
+SLIPWAY_INLINE ByteVec LoadPixel(const Int8DwconvParams& g, int64_t y, int64_t column, int64_t c, int64_t n) {
+  const uint8_t* const row = g.rows[y];
+  if (row == nullptr || column < 0 || column >= g.columns) return g.padding - ByteVec{};
+  return LoadBlock(row + column * g.x_pixel_stride + c, n);
+}
+
+constexpr int64_t kDwMaxRows = 8;  // of the kernels of unrolled tiles
+
+// Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.
+// W is the kernel's width, S its stride. rows[y] is where the first pixel of kernel row y lies, all of whose pixels are
+// whole blocks `pixel` bytes apart; rows behind the kernel's last, up to a multiple of four, have weights of zero.
+template <int W, int S, int P>
+__attribute__((noinline)) void Int8DwconvTile(const Int8DwconvParams& g, const uint8_t* const* rows, int64_t pixel,
+                                              const int8_t* w, int64_t c, int64_t n, int64_t at, int64_t count) {
   IntVec sum[P][4];
 #pragma GCC unroll 8
   for (int p = 0; p < P; ++p)
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) sum[p][v] = LoadInts(g.after.offset + c + v * kLanes);
-  const ByteVec padding = g.padding - ByteVec{};
-  const int64_t first = at * g.stride - g.pad, quads = (g.height + 3) / 4;
-  const auto load = [&](int64_t y, int64_t column) __attribute__((always_inline)) {
-    if (y >= g.height) return ByteVec{};
-    const uint8_t* const row = g.rows[y];
-    if constexpr (kInside) return LoadBlock(row + column * g.x_pixel_stride + c);
-    if (row == nullptr || column < 0 || column >= g.columns) return padding;
-    return LoadBlock(row + column * g.x_pixel_stride + c, n);
-  };
-  const auto words = [&](int64_t quad, int64_t column, WordVec(&to)[4]) __attribute__((always_inline)) {
-    const int64_t y = 4 * quad;
-    Interleave(load(y, column), load(y + 1, column), load(y + 2, column), load(y + 3, column), to);
-  };
-  const auto weight = [&](int64_t z, int64_t quad, int v) __attribute__((always_inline)) {
-    return QuadsOfWeights(LoadWords(w + ((z * quads + quad) * 4 + v) * SLIPWAY_ISA_BYTES));
-  };
-  for (int64_t quad = 0; quad < quads; ++quad) {
-    if constexpr (W > 0) {
+  const int64_t quads = (g.height + 3) / 4;
+  for (int64_t quad = 0; quad < quads; ++quad, rows += 4, w += 4 * SLIPWAY_ISA_BYTES) {
+    int64_t offset = 0;
 #pragma GCC unroll 40
-      for (int i = 0; i < (P - 1) * S + W; ++i) {
-        WordVec x[4];
-        words(quad, first + i, x);
+    for (int i = 0; i < (P - 1) * S + W; ++i, offset += pixel) {
+      WordVec x[4];
+      Interleave(LoadBlock(rows[0] + offset), LoadBlock(rows[1] + offset), LoadBlock(rows[2] + offset),
+                 LoadBlock(rows[3] + offset), x);
 #pragma GCC unroll 8
-        for (int z = 0; z < W; ++z)
-          if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
+      for (int z = 0; z < W; ++z)
+        if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
 #pragma GCC unroll 4
-            for (int v = 0; v < 4; ++v)
-              sum[(i - z) / S][v] = AddProducts(sum[(i - z) / S][v], QuadsOfBytes(x[v]), weight(z, quad, v));
-      }
-    } else {
-      for (int64_t z = 0; z < g.width; ++z)
-        for (int p = 0; p < P; ++p) {
-          WordVec x[4];
-          words(quad, first + p * g.stride + z * g.dilation, x);
-          for (int v = 0; v < 4; ++v) sum[p][v] = AddProducts(sum[p][v], QuadsOfBytes(x[v]), weight(z, quad, v));
-        }
+          for (int v = 0; v < 4; ++v)
+            sum[(i - z) / S][v] = AddProducts(sum[(i - z) / S][v], QuadsOfBytes(x[v]),
+                                              QuadsOfWeights(LoadWords(w + (z * quads * 4 + v) * SLIPWAY_ISA_BYTES)));
     }
   }
   const Requantizer to{g.after, g.out};
 #pragma GCC unroll 8
-  for (int p = 0; p < P; ++p) {
-    if (!kInside && p >= count) break;
-    to.Store<1, 4, true>(sum[p], c, n, (at + p) * g.out_pixel_stride + c, g.out_pixel_stride);
-  }
+  for (int p = 0; p < P; ++p)
+    if (p < count) to.Store<1, 4, true>(sum[p], c, n, (at + p) * g.out_pixel_stride + c, g.out_pixel_stride);
 }
 
 template <int W, int S>
 void Int8DwconvRow(const Int8DwconvParams& g) {
-  constexpr int P = kDwPixels;
+  constexpr int P = kDwPixels, kColumns = (P - 1) * S + W;
   bool rows_inside = true;
   for (int64_t y = 0; y < g.height; ++y) rows_inside = rows_inside && g.rows[y] != nullptr;
-  const int64_t block_bytes = g.width * ((g.height + 3) / 4) * 4 * SLIPWAY_ISA_BYTES;
+  const int64_t block_bytes = W * ((g.height + 3) / 4) * 4 * SLIPWAY_ISA_BYTES;
   for (int64_t at = 0; at < g.n; at += P) {
-    const int64_t count = Min(P, g.n - at), first = at * g.stride - g.pad;
-    const bool inside =
-        W > 0 && rows_inside && count == P && first >= 0 && first + (P - 1) * g.stride + g.width <= g.columns;
+    const int64_t count = Min(P, g.n - at), first = at * S - g.pad;
+    const bool inside = rows_inside && first >= 0 && first + kColumns <= g.columns;
     const int8_t* w = g.w;
     for (int64_t c = 0; c < g.channels; c += kDwBlock, w += block_bytes) {
       const int64_t n = Min(kDwBlock, g.channels - c);
-      if (inside && n == kDwBlock)
-        Int8DwconvTile<W, S, P, true>(g, w, c, n, at, count);
-      else
-        Int8DwconvTile<W, S, P, false>(g, w, c, n, at, count);
+      // At borders, and of blocks that are not whole, a copy.
+      alignas(64) uint8_t copy[kDwMaxRows * kColumns * SLIPWAY_ISA_BYTES];
+      const bool in_place = inside && n == kDwBlock;
+      const uint8_t* rows[kDwMaxRows];
+      for (int64_t y = 0; y < kDwMaxRows; ++y) {
+        if (in_place) {
+          rows[y] = g.rows[Min(y, g.height - 1)] + first * g.x_pixel_stride + c;
+          continue;
+        }
+        rows[y] = copy + Min(y, g.height - 1) * kColumns * SLIPWAY_ISA_BYTES;
+        for (int64_t i = 0; y < g.height && i < kColumns; ++i) {
+          const ByteVec v = LoadPixel(g, y, first + i, c, n);
+          __builtin_memcpy(copy + (y * kColumns + i) * SLIPWAY_ISA_BYTES, &v, sizeof v);
+        }
+      }
+      Int8DwconvTile<W, S, P>(g, rows, in_place ? g.x_pixel_stride : SLIPWAY_ISA_BYTES, w, c, n, at, count);
     }
   }
 }
+
+// Any kernel, stride and dilation.
+void Int8DwconvAny(const Int8DwconvParams& g) {
+  const int64_t quads = (g.height + 3) / 4;
+  const Requantizer to{g.after, g.out};
+  for (int64_t at = 0; at < g.n; ++at) {
+    const int8_t* w = g.w;
+    for (int64_t c = 0; c < g.channels; c += kDwBlock) {
+      const int64_t n = Min(kDwBlock, g.channels - c);
+      IntVec sum[4];
+      for (int v = 0; v < 4; ++v) sum[v] = LoadInts(g.after.offset + c + v * kLanes);
+      for (int64_t z = 0; z < g.width; ++z)
+        for (int64_t quad = 0; quad < quads; ++quad) {
+          const auto load = [&](int64_t y) __attribute__((always_inline)) {
+            return y < g.height ? LoadPixel(g, y, at * g.stride - g.pad + z * g.dilation, c, n) : ByteVec{};
+          };
+          WordVec x[4];
+          Interleave(load(4 * quad), load(4 * quad + 1), load(4 * quad + 2), load(4 * quad + 3), x);
+          for (int v = 0; v < 4; ++v, w += SLIPWAY_ISA_BYTES)
+            sum[v] = AddProducts(sum[v], QuadsOfBytes(x[v]), QuadsOfWeights(LoadWords(w)));
+        }
+      to.Store<1, 4, true>(sum, c, n, at * g.out_pixel_stride + c, g.out_pixel_stride);
+    }
+  }
+}
+
 void Int8Dwconv(const Int8DwconvParams& g) {
-  if (g.dilation == 1 && (g.stride == 1 || g.stride == 2)) {
+  if (g.dilation == 1 && (g.stride == 1 || g.stride == 2) && g.height <= kDwMaxRows) {
     const bool two = g.stride == 2;
     if (g.width == 3) return two ? Int8DwconvRow<3, 2>(g) : Int8DwconvRow<3, 1>(g);
     if (g.width == 5) return two ? Int8DwconvRow<5, 2>(g) : Int8DwconvRow<5, 1>(g);
     if (g.width == 7) return two ? Int8DwconvRow<7, 2>(g) : Int8DwconvRow<7, 1>(g);
   }
-  Int8DwconvRow<0, 0>(g);
+  Int8DwconvAny(g);
 }
