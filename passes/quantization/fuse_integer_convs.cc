@@ -25,9 +25,6 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-// The only user of v, which is no output.
-Node* OnlyUser(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v) ? v->users()[0] : nullptr; }
-
 // Bytes with one scale and zero point, both constant, and the floats that they stand for, in f32.
 struct Parameters {
   double scale = 1;  // as the program states it

@@ -18,9 +18,6 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-// The only user of v, which is no output.
-Node* OnlyUser(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v) ? v->users()[0] : nullptr; }
-
 // ---- quantize_rows
 
 bool ByRows(const ir::Ints& block) {

@@ -113,6 +113,10 @@ bool IsOneBlock(const ir::Ints& block_size);
 
 // What a view or conversion is of.
 inline ir::Value* FirstArgument(const ir::Node& n) { return n.Get(n.op().args[0].name).value(); }
+// The only user of v; null where there are several, or v is an output.
+inline ir::Node* OnlyUser(const ir::Value* v) {
+  return v->users().size() == 1 && !v->graph()->IsOutput(v) ? v->users()[0] : nullptr;
+}
 // The source of a conversion to another dtype; null for other values.
 ir::Value* CastSource(const ir::Value* v);
 // A view with the same elements in the same order.

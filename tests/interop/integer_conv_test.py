@@ -3,26 +3,15 @@ integers of each layer beside torch's, under each instruction set of the machine
 
 import copy
 import os
-import pathlib
 import subprocess
 
 import pytest
 import torch
+from integer_test import PRESENT
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-FLAGS = set(pathlib.Path("/proc/cpuinfo").read_text().split())
-AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
-SETS = {
-    "v2": set(),
-    "avx2": {"avx2", "fma"},
-    "avxvnni": {"avx_vnni"},
-    "avx512": AVX512,
-    "avx512vnni": AVX512 | {"avx512_vnni"},
-}
-PRESENT = [name for name, needs in SETS.items() if needs <= FLAGS]
 
 
 class Residual(nn.Module):
