@@ -71,9 +71,9 @@ SLIPWAY_INLINE void PrefetchParameters(const QuantizedMatrix& b, int64_t first, 
        j += kPanel) {
     const int64_t at = j / kPanel * panel;
     for (int64_t i = next; b.scale != nullptr && i < stop; i += line)
-      __builtin_prefetch(static_cast<const char*>(b.scale) + (at + i * kPanel) * ByteSize(b.scale_dtype));
+      PrefetchOnce(static_cast<const char*>(b.scale) + (at + i * kPanel) * ByteSize(b.scale_dtype));
     for (int64_t i = next; b.zero != nullptr && i < stop; i += zero_line)
-      __builtin_prefetch(static_cast<const char*>(b.zero) + (at + i * kPanel) * ByteSize(b.zero_dtype));
+      PrefetchOnce(static_cast<const char*>(b.zero) + (at + i * kPanel) * ByteSize(b.zero_dtype));
   }
 }
 // Loads those of groups [first, end) and prefetches the next. Out of line: tiles call it once for many groups.

@@ -118,7 +118,7 @@ SLIPWAY_INLINE void GemvPanelTile(const GemmParams& g, const float* a, int64_t a
       for (int q = 0; q < P; ++q) {
         const S* row = b + q * kPanel * g.b.row;
         // f32 gains nothing by it
-        if constexpr (sizeof(S) < 4) __builtin_prefetch(reinterpret_cast<const char*>(row) + distance);
+        if constexpr (sizeof(S) < 4) PrefetchOnce(reinterpret_cast<const char*>(row) + distance);
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) {
           const Vec w = LoadAs(row + v * kLanes);

@@ -100,7 +100,7 @@ SLIPWAY_INLINE void ForEachKGroup(const char* (&q)[C], int64_t prefetch_distance
 #pragma GCC unroll 8
   for (int c = 0; c < C; ++c) {
     v[c] = LoadWords(q[c]);
-    if constexpr (kPrefetch) __builtin_prefetch(q[c] + prefetch_distance);
+    if constexpr (kPrefetch) PrefetchOnce(q[c] + prefetch_distance);
     q[c] += 4 * kPanel;
   }
   if constexpr (!kNibbles) return f(v, 0);
@@ -233,7 +233,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
     for (int c = 0; c < C; ++c) {
       const int64_t at = ((j + c * kLanes) / kPanel * groups + group) * kPanel + (j + c * kLanes) % kPanel;
       const ColumnTerms terms = LoadColumnTerms<kColumnSums>(g, at, kGroups ? g.group : g.k, column[c]);
-      if constexpr (R == 1) __builtin_prefetch(scales + (at + prefetch.panels * groups * kPanel) * scale_bytes);
+      if constexpr (R == 1) PrefetchOnce(scales + (at + prefetch.panels * groups * kPanel) * scale_bytes);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         IntVec t = acc[r][c][0];

@@ -134,10 +134,15 @@ SLIPWAY_INLINE Vec RoundedBF16(Vec v) {
   return reinterpret_cast<Vec>((u + 0x7fff + ((u >> 16) & 1)) & static_cast<int32_t>(0xffff0000));
 }
 
+// Prefetches what is read once, at the speed of memory, into the second-level cache. Measured with four panels of 4
+// bits on Zen 4: into the first level, whose sets a page of each of several panels fills, such a loop reads a third
+// less.
+SLIPWAY_INLINE void PrefetchOnce(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 // Prefetch distance of a GEMV, which reads its matrix once at the speed of memory: a tile of kPanels panels
 // (gemm/packing.h) prefetches `step` bytes behind what it reads within each panel and, at a panel's end, in one of the
-// next tile's. Measured: one page is far enough for memory and near enough for the first-level cache; without it, the
-// ends of short panels cost a third of the time.
+// next tile's. Measured: one page is far enough for memory; without it, the ends of short panels cost a third of the
+// time.
 template <int kPanels>
 struct PanelPrefetch {
   static constexpr int64_t panels = kPanels, kBytes = 4096;

@@ -207,7 +207,7 @@ __attribute__((noinline)) void SplitInt8Tile(const SplitInt8GemmParams& call, in
                 Broadcast(g.sums[(i + r) * groups + at / blocks_of_group]) * LoadFloats(zero[c], b.zero_dtype);
       }
       if (last_of_group) {
-        if (R == 1 && b.scale != nullptr) __builtin_prefetch(scale[c] + scale_prefetch_distance);
+        if (R == 1 && b.scale != nullptr) PrefetchOnce(scale[c] + scale_prefetch_distance);
         if (b.scale != nullptr) scale[c] += kPanel * scale_bytes;
         if constexpr (kZeros != Zeros::kNone) zero[c] += kPanel * zero_bytes;
       }
