@@ -178,14 +178,32 @@ SLIPWAY_INLINE void StorePart(uint8_t* to, ByteVec v, int64_t n) {
 #endif
 }
 
-// Undoes that order in four vectors of floats.
+// Undoes that order in four vectors of floats: lanes of 128 bits are transposed.
 SLIPWAY_INLINE void InOrder(Vec* v) {
-  if constexpr (SLIPWAY_ISA_BYTES == 16) return;
-  float in[4 * kLanes], out[4 * kLanes];
-  __builtin_memcpy(in, v, sizeof in);
-  for (int k = 0; k < 4; ++k)
-    for (int l = 0; l < kLanes; ++l) out[l / 4 * 16 + 4 * k + l % 4] = in[k * kLanes + l];
-  __builtin_memcpy(v, out, sizeof out);
+#if SLIPWAY_ISA_BYTES == 64
+  const Vec low[2] = {__builtin_shufflevector(v[0], v[1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+                      __builtin_shufflevector(v[2], v[3], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)};
+  const Vec high[2] = {
+      __builtin_shufflevector(v[0], v[1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31),
+      __builtin_shufflevector(v[2], v[3], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)};
+  auto even = [](Vec a, Vec b) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+  };
+  auto odd = [](Vec a, Vec b) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  };
+  v[0] = even(low[0], low[1]), v[1] = odd(low[0], low[1]), v[2] = even(high[0], high[1]), v[3] = odd(high[0], high[1]);
+#elif SLIPWAY_ISA_BYTES == 32
+  auto low = [](Vec a, Vec b) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+  };
+  auto high = [](Vec a, Vec b) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  };
+  const Vec all[4] = {low(v[0], v[1]), low(v[2], v[3]), high(v[0], v[1]), high(v[2], v[3])};
+  v[0] = all[0], v[1] = all[1], v[2] = all[2], v[3] = all[3];
+#endif
+  (void)v;  // of 16 bytes: in order
 }
 
 // What follows the sums of rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r * V + v],

@@ -127,9 +127,10 @@ void Int8DwconvRow(const Int8DwconvParams& g) {
     const int8_t* w = g.w;
     for (int64_t c = 0; c < g.channels; c += kDwBlock, w += block_bytes) {
       const int64_t n = Min(kDwBlock, g.channels - c);
-      // At borders, and of blocks that are not whole, a copy.
+      // At borders a copy.
       alignas(64) uint8_t copy[kDwMaxRows * kColumns * SLIPWAY_ISA_BYTES];
-      const bool in_place = inside && n == kDwBlock;
+      // A block that is not whole reads on in the pixels behind, whose sums are not stored.
+      const bool in_place = inside && (g.columns - first - kColumns) * g.x_pixel_stride >= kDwBlock - n;
       const uint8_t* rows[kDwMaxRows];
       for (int64_t y = 0; y < kDwMaxRows; ++y) {
         if (in_place) {
