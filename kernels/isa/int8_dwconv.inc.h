@@ -176,6 +176,7 @@ void Int8DwconvAny(const Int8DwconvParams& g) {
 void Int8Dwconv(const Int8DwconvParams& g) {
   if (g.dilation == 1 && (g.stride == 1 || g.stride == 2) && g.height <= kDwMaxRows) {
     const bool two = g.stride == 2;
+    if (g.width == 1) return two ? Int8DwconvRow<1, 2>(g) : Int8DwconvRow<1, 1>(g);
     if (g.width == 3) return two ? Int8DwconvRow<3, 2>(g) : Int8DwconvRow<3, 1>(g);
     if (g.width == 5) return two ? Int8DwconvRow<5, 2>(g) : Int8DwconvRow<5, 1>(g);
     if (g.width == 7) return two ? Int8DwconvRow<7, 2>(g) : Int8DwconvRow<7, 1>(g);

@@ -4,6 +4,8 @@
 //
 //   conv(dequantize(x), dequantize(w), bias)  [+ dequantize(y) | + floats]  [relu, hardswish, …]  [quantize]
 //
+// A batch norm between bytes, as behind a concatenation, is a depthwise convolution of single pixels with weights of 1.
+//
 // Then operators that only choose or move elements, between a dequantize and a quantize of the same scale and zero
 // point, take the integers. Integers of int8 become uint8 before, larger by 128, where nothing but dequantize reads
 // them: the products take unsigned images and signed weights.
@@ -154,14 +156,33 @@ std::optional<QuantizedWeight> ReadWeight(const std::optional<Dequantized>& d) {
 }
 
 struct Layer {
+  const Node* norm = nullptr;  // the layer is this batch norm, which has no weight of bytes
   Value *input = nullptr, *bias = nullptr;
   QuantizedWeight weight;
   std::array<int64_t, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int64_t groups = 1;
   bool linear = false;
 };
+std::optional<Layer> ReadNorm(const Node& n) {
+  ir::ArgReader a(n);
+  Layer l{.norm = &n, .input = a.tensor("input")};
+  const bool training = a.b("training");
+  if (!a.ok() || training || l.input->rank() != 4 || l.input->dtype() != ir::DType::kFloat32) return std::nullopt;
+  const auto channels = l.input->sizes()[1].constant();
+  if (!channels || *channels < 2) return std::nullopt;
+  l.groups = *channels;
+  for (const char* name : {"running_mean", "running_var", "weight", "bias"}) {
+    const Value* v = n.Get(name).value();
+    const bool is_factor = name == std::string_view("weight") || name == std::string_view("bias");
+    if (v ? v->dtype() != ir::DType::kFloat32 || v->type().StaticSizes() != ir::Ints{*channels} : !is_factor)
+      return std::nullopt;
+  }
+  return l;
+}
+
 std::optional<Layer> ReadLayer(const Node& n) {
   const std::string_view op = n.op_name();
+  if (op == "aten.batch_norm.default") return ReadNorm(n);
   const bool general = op == "aten.convolution.default", linear = op == "slipway.quantized_linear.default";
   if (op != "aten.conv2d.default" && !general && !linear) return std::nullopt;
   Layer l;
@@ -271,11 +292,30 @@ Value* Arranged(ir::Builder& b, Value* w, const Layer& l) {
   return b.Call("aten.reshape.default", {bytes, ir::Ints{l.groups * RoundUp(per, kPanel), k}});
 }
 
+// Weights of 1, and the norm's factors and summands, computed as torch does.
+void MakeWeights(ir::Builder& b, Layer& l) {
+  constexpr ir::DType kF32 = ir::DType::kFloat32;
+  ir::ArgReader a(*l.norm);
+  Value *weight = a.opt_tensor("weight"), *bias = a.opt_tensor("bias");
+  Value* variance = b.Call("aten.add.Tensor", {a.tensor("running_var"), b.ScalarTensor(a.f("eps"), kF32)});
+  l.weight.bytes = b.Full({l.groups, 1, 1, 1}, 1, ir::DType::kInt8);
+  l.weight.scale = b.Call("aten.rsqrt.default", {variance});
+  if (weight) l.weight.scale = b.Call("aten.mul.Tensor", {l.weight.scale, weight});
+  Value* less = b.Call("aten.mul.Tensor", {a.tensor("running_mean"), l.weight.scale});
+  l.bias = bias ? b.Call("aten.sub.Tensor", {bias, less}) : b.Call("aten.neg.default", {less});
+}
+
 absl::Status Form(Node* layer) {
   auto l = ReadLayer(*layer);
   if (!l || layer->output()->dtype() != ir::DType::kFloat32) return absl::OkStatus();
   const auto image = ReadImage(l->input);
   if (!image) return absl::OkStatus();
+  if (l->norm) {
+    if (!ReadTail(layer).quantize) return absl::OkStatus();  // floats from bytes are an elementwise loop
+    ir::Builder constants(*layer->graph(), layer, layer->source());
+    MakeWeights(constants, *l);
+    if (!constants.ok()) return constants.status();
+  }
   const QuantizedWeight* const w = &l->weight;
   const ir::Ints sizes = *w->bytes->type().StaticSizes();
   const int64_t outs = sizes[0],
