@@ -14,6 +14,8 @@
 //               products: the sum of scores and mask and its softmax are the f32 program's. As -inf a row that is all
 //               masked
 //               would be NaN, as finfo(f16).min a score below -16 makes it -inf. In front of a product they saturate;
+//   states      what is made of state that the program computes with, through all but products: a counter or a running
+//               mean in halves would stand still;
 //   strangers   operators that are not torch's own, quantized weights and activations above all.
 //
 // Attention is written out first, which shows its softmax and mask to these rules; its scale goes to the query, since
@@ -64,7 +66,7 @@ bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::
 bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
 
 // Which rule computes a value, beside the type that it has.
-enum class Place : uint8_t { kWeight, kHalf, kDerived, kInteger, kSum, kExtreme };
+enum class Place : uint8_t { kWeight, kHalf, kDerived, kInteger, kSum, kExtreme, kState };
 
 struct Float {
   Place place = Place::kHalf;
@@ -174,11 +176,13 @@ class Narrowing {
           f.overflows = &s.target;
           if (!f.parameter) f.place = Place::kExtreme;
         }
-      } else if (s.is_weight() && o_.narrow_state && HoldsElements(v, s.target)) {
-        ASSIGN_OR_RETURN(const double greatest, Greatest(s.target));
-        if (!IsTooLarge(greatest)) {
+      } else if (s.is_weight()) {
+        ASSIGN_OR_RETURN(const bool held, IsHeld(v, s.target));
+        if (held) {
           held_.insert(s.target);
           v->mutable_type().dtype = to_;
+        } else {
+          f.place = Place::kState;
         }
       }
       Note(v, f);
@@ -186,6 +190,11 @@ class Narrowing {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<bool> IsHeld(const Value* state, const std::string& name) {
+    if (!o_.narrow_state || !HoldsElements(state, name)) return false;
+    ASSIGN_OR_RETURN(const double greatest, Greatest(name));
+    return !IsTooLarge(greatest);
+  }
   // Whether the state's new value is the old one with some elements replaced, once or several times.
   bool HoldsElements(const Value* state, const std::string& name) const {
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
@@ -301,12 +310,13 @@ class Narrowing {
     const ir::OpDef& op = n.op();
     if (!IsTorch(op)) return Place::kHalf;
     if (operands.empty()) return HasExtreme(n) ? Place::kExtreme : MayBeLarge(n) ? Place::kInteger : Place::kDerived;
-    bool extreme = false, parameter = false, integer = false, derived = true, sums = true;
+    bool extreme = false, state = false, parameter = false, integer = false, derived = true, sums = true;
     int values = 0;
     for (const Value* v : operands) {
       const Float& f = floats_.at(v);
       parameter |= f.parameter;
       extreme |= f.place == Place::kExtreme;
+      state |= f.place == Place::kState;
       if (f.place == Place::kWeight) continue;
       ++values;
       const bool is_integer = f.place == Place::kInteger, is_derived = is_integer || f.place == Place::kDerived;
@@ -320,6 +330,7 @@ class Narrowing {
     if (IsRounded(op)) return only_derived ? same : Place::kHalf;
     if (sum) return only_derived ? same : Place::kSum;
     if (extreme || (HasExtreme(n) && !op.traits.clamp)) return Place::kExtreme;
+    if (state) return Place::kState;
     if (only_derived) return same;
     if (IsReinterpreted(n)) return Place::kHalf;
     if (integer && !sums) return Place::kHalf;
