@@ -461,7 +461,7 @@ class Narrowing {
     return results;
   }
 
-  // cast(f(cast(x), weights)) = f(x, weights), where f takes such weights.
+  // cast(f(cast(x), weights)) = f(x, weights), where f takes such weights; of norms they may be made of some.
   bool MakeWholeHalf(Node& n) {
     const std::vector<Value*> results = ReadAsHalves(n);
     std::vector<Value*> casts;
@@ -472,7 +472,7 @@ class Narrowing {
         if (widened_.contains(v))
           casts.push_back(v);
         else
-          others |= !floats_.contains(v) || floats_.at(v).place != Place::kWeight;
+          others |= !IsRounded(n.op()) && (!floats_.contains(v) || floats_.at(v).place != Place::kWeight);
       });
     if (results.empty() || casts.empty() || others) return false;
     if (!Retype(n, casts, results, to_)) return false;
