@@ -431,7 +431,7 @@ class Narrowing {
 
   void DropCasts() {
     for (Node* n : wide_) {
-      const bool whole = IsTorch(n->op()) && n->op().traits.narrow != ir::NarrowClass::kNone && RoundsOnce(*n);
+      const bool whole = n->op().traits.narrow != ir::NarrowClass::kNone && RoundsOnce(*n);
       if (whole && (MakeWholeHalf(*n) || ReadHalves(*n))) continue;
     }
     for (const auto& [cast, from] : widened_)
@@ -488,7 +488,7 @@ class Narrowing {
   // f(cast(x)) = f(x, dtype=f32)
   bool ReadHalves(Node& n) {
     Value* cast = n.Get("self").value();
-    if (n.op().ArgIndex("dtype") < 0 || !cast || !widened_.contains(cast)) return false;
+    if (!IsTorch(n.op()) || n.op().ArgIndex("dtype") < 0 || !cast || !widened_.contains(cast)) return false;
     std::vector<Value*> results;
     for (Value* v : n.outputs())
       if (IsF32(v)) results.push_back(v);
@@ -497,7 +497,7 @@ class Narrowing {
 
   // Reads what is behind the casts and gives results of `to`; false, with nothing changed, where the operator does not.
   bool Retype(Node& n, const std::vector<Value*>& casts, const std::vector<Value*>& results, DType to) {
-    const bool has_dtype = n.op().ArgIndex("dtype") >= 0;
+    const bool has_dtype = IsTorch(n.op()) && n.op().ArgIndex("dtype") >= 0;  // slipway's: of a weight
     const Arg dtype = has_dtype ? n.Get("dtype") : Arg();
     for (Value* v : casts) n.ReplaceUses(v, widened_.at(v));
     if (has_dtype && (to == DType::kFloat32 || dtype.get<DType>())) n.SetArg("dtype", to);
