@@ -553,6 +553,10 @@ class Narrowing {
     for (const auto& [v, name] : weights_) report_.kept += !names.contains(name) && !v->users().empty();
     names.insert(held_.begin(), held_.end());
     report_.weights = static_cast<int>(names.size());
+    const double least = to_ == DType::kFloat16 ? 0x1p-14 : 0x1p-126;  // of the normal numbers
+    for (const std::string& name : names)
+      if (const auto most = greatest_.find(name); most != greatest_.end() && most->second > 0 && most->second < least)
+        report_.small.push_back(name);
     const std::vector<std::string> list(names.begin(), names.end());
     return o_.cast ? o_.cast(list) : ChangeRules(list);
   }

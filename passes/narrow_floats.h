@@ -33,6 +33,7 @@ struct NarrowReport {
   int kept = 0;                               // weights that stay f32, since only what is computed in f32 reads them
   int wide = 0;                               // nodes that compute in f32 of those that read floats
   std::map<std::string, int> wide_operators;  // which these are, by name without namespace and overload
+  std::vector<std::string> small;             // weights that are `to` now and all of whose values lose digits in it
   bool changed = false;                       // whether any value was f32
 };
 

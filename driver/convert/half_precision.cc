@@ -83,6 +83,14 @@ void Report(const passes::NarrowReport& report, const Target& target, Conversion
     text::StrAppend(&line, "no node stays in f32");
   if (report.kept > 0) text::StrAppend(&line, "; ", report.kept, " weights stay f32");
   c.summary.lines.push_back(std::move(line));
+  if (!report.small.empty()) {
+    std::vector<std::string> some(report.small.begin(),
+                                  report.small.begin() + std::min<size_t>(report.small.size(), 5));
+    if (some.size() < report.small.size()) some.push_back(text::StrCat(report.small.size() - some.size(), " more"));
+    c.summary.lines.push_back(text::StrCat("weights have no value that ", dtype,
+                                           " holds with all its digits, the smallest become 0: ",
+                                           text::Join(some, ", "), "; --dtype bf16 has the range of f32"));
+  }
   c.extra_metadata.emplace_back("slipway.dtype", dtype);
   if (report.wide > 0) c.extra_metadata.emplace_back("slipway.f32_nodes", wide);
   if (target.bit & kNative)

@@ -740,3 +740,14 @@ def test_state_that_is_computed_with(slipway, tmp_path):
         for _ in range(int(out["output.1"].item()) - 300):
             want = wide(x.double())
     assert errors([out["output.0"]], want[:1])[0] < 1e-2
+
+
+def test_small_weights_are_named(slipway, tmp_path):
+    module = Function(lambda m, x: m["a"](x), a=nn.Linear(8, 8))
+    with torch.no_grad():
+        module.m["a"].weight.mul_(1e-6)
+    export(module, (R(4, 8),), tmp_path / "m.pt2")
+    said = "weights have no value that f16 holds with all its digits, the smallest become 0: m.a.weight"
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--dtype", "f16")
+    assert said in done.stderr
+    assert "digits" not in slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--dtype", "bf16").stderr
