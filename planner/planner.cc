@@ -468,11 +468,6 @@ absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
 
 bool NativeLegal(const ir::Node& n) { return FindPlanRow(n.op_name()) != nullptr; }
 
-bool RoundsOnce(const ir::Node& n) {
-  const PlanRow* row = FindPlanRow(n.op_name());
-  return row != nullptr && !row->rounds_on_the_way;
-}
-
 absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions& options,
                                         std::vector<Refusal>* refusals) {
   if (p.form != ir::Form::kFunctional) return absl::InvalidArgumentError("a plan is made of a functional program");

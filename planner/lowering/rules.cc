@@ -485,4 +485,9 @@ const PlanRow* FindPlanRow(std::string_view op) {
   return it == rows.end() ? nullptr : &it->second;
 }
 
+bool RoundsOnce(const ir::Node& n) {
+  const PlanRow* row = FindPlanRow(n.op_name());
+  return row != nullptr && !row->rounds_on_the_way;
+}
+
 }  // namespace slipway::planner
