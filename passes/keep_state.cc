@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "ir/builder.h"
 #include "ir/ops/args.h"
@@ -220,6 +221,19 @@ absl::Status Rewrite(ir::Program& p, std::vector<Found>& found, std::vector<Grow
 
 }  // namespace
 
+const StateUpdate* FindStateUpdate(const Node& n) {
+  static constexpr StateUpdate kUpdates[] = {
+      {kAppend, "past", "tensors"},
+      {"aten.index_copy.default", "self", "source"},
+      {"aten.index_put.default", "self", "values"},
+      {"aten.slice_scatter.default", "self", "src"},
+      {"aten.select_scatter.default", "self", "src"},
+  };
+  const auto at =
+      std::find_if(std::begin(kUpdates), std::end(kUpdates), [&](const StateUpdate& u) { return u.op == n.op_name(); });
+  return at == std::end(kUpdates) ? nullptr : at;
+}
+
 std::vector<size_t> UserOutputs(const ir::Program& p) {
   std::vector<size_t> out;
   for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i)
@@ -227,8 +241,8 @@ std::vector<size_t> UserOutputs(const ir::Program& p) {
   return out;
 }
 
-absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p,
-                                                    absl::Span<const std::pair<std::string, size_t>> pairs) {
+static absl::StatusOr<std::vector<Found>> Find(const ir::Program& p,
+                                               absl::Span<const std::pair<std::string, size_t>> pairs) {
   for (const Node* n : *p.graph)
     if (n->op_name() == kAppend) return absl::UnimplementedError("the program has states already");
   std::vector<Value*> inputs;
@@ -268,9 +282,23 @@ absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p,
           text::StrCat("the output is not input '", input, "' with something behind it: ", why));
     found.push_back(std::move(f));
   }
+  return found;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, size_t>>> FindStates(
+    const ir::Program& p, absl::Span<const std::pair<std::string, size_t>> pairs) {
+  ASSIGN_OR_RETURN(const std::vector<Found> found, Find(p, pairs));
+  std::vector<std::pair<std::string, size_t>> out;
+  for (const Found& f : found) out.emplace_back(f.input->name(), f.output);
+  return out;
+}
+
+absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p,
+                                                    absl::Span<const std::pair<std::string, size_t>> pairs) {
+  ASSIGN_OR_RETURN(std::vector<Found> found, Find(p, pairs));
   std::vector<GrowingState> states;
   if (found.empty()) return states;
-  if (absl::Status s = Rewrite(p, found, &states); !s.ok()) return s;
+  RETURN_IF_ERROR(Rewrite(p, found, &states));
   return states;
 }
 

@@ -4,6 +4,7 @@
 #define SLIPWAY_PASSES_KEEP_STATE_H_
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,14 @@ namespace slipway::passes {
 // The outputs that are results of the call, not updates of state: indices among all.
 std::vector<size_t> UserOutputs(const ir::Program& p);
 
+// An operator whose result is its argument `self` with some elements, or some behind them, from `written`: how programs
+// update their caches.
+struct StateUpdate {
+  std::string_view op, self, written;
+};
+// Null for others. With accumulate=True elements are sums.
+const StateUpdate* FindStateUpdate(const ir::Node& n);
+
 // An input that grows along `dim`, to the size `after` in a run. Its other sizes are numbers.
 struct GrowingState {
   std::string input, output;  // names
@@ -23,6 +32,10 @@ struct GrowingState {
   int dim = 0;
   ir::Sym after;
 };
+
+// The pairs that KeepState() is about to take, from the same arguments, with the same errors.
+absl::StatusOr<std::vector<std::pair<std::string, size_t>>> FindStates(
+    const ir::Program& p, absl::Span<const std::pair<std::string, size_t>> pairs);
 
 // Finds outputs that are an input with something behind it along one dim: cat([input, …], dim), or tensors stacked of
 // such cats of the input's parts. The cats become slipway.append, which writes behind the input where it lies, and the

@@ -14,11 +14,17 @@
 //               products: the sum of scores and mask and its softmax are the f32 program's. As -inf a row that is all
 //               masked
 //               would be NaN, as finfo(f16).min a score below -16 makes it -inf. In front of a product they saturate;
+//   states      what is made of state that the program computes with, through all but products: a counter or a running
+//               mean in halves would stand still;
 //   strangers   operators that are not torch's own, quantized weights and activations above all.
 //
 // Attention is written out first, which shows its softmax and mask to these rules; its scale goes to the query, since
 // products of queries and keys overflow f16 before they are scaled. Weights that only f32 operators read (of norms)
 // stay f32.
+//
+// A target that computes an operator in f32 of halves by itself, rounding once, needs no casts for it: attention stays
+// whole (its mask may be f32), casts in front of and behind norms, softmax and sums are left out where nothing else
+// reads what they give, and those in front of a sum whose result stays f32 become its argument `dtype`.
 #include "passes/narrow_floats.h"
 
 #include <algorithm>
@@ -39,6 +45,7 @@
 #include "ir/ops/op_table.h"
 #include "ir/sharded.h"
 #include "passes/decompose.h"
+#include "passes/keep_state.h"
 
 namespace slipway::passes {
 namespace {
@@ -59,7 +66,7 @@ bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::
 bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
 
 // Which rule computes a value, beside the type that it has.
-enum class Place : uint8_t { kWeight, kHalf, kDerived, kInteger, kSum, kExtreme };
+enum class Place : uint8_t { kWeight, kHalf, kDerived, kInteger, kSum, kExtreme, kState };
 
 struct Float {
   Place place = Place::kHalf;
@@ -80,7 +87,9 @@ class Narrowing {
     RETURN_IF_ERROR(Nodes(*p_.graph));
     RETURN_IF_ERROR(GiveOutputs());
     RETURN_IF_ERROR(Overflows());
+    DropCasts();
     RETURN_IF_ERROR(NarrowWeights());
+    report_.changed = !floats_.empty();
     return report_;
   }
 
@@ -97,7 +106,7 @@ class Narrowing {
     for (const std::string_view wanted : {"_scaled_dot_product", "scaled_dot_product_attention"}) {
       std::vector<Node*> nodes;
       for (Node* n : *p_.graph)
-        if (n->op().base.starts_with(wanted) && IsF32(n->output())) nodes.push_back(n);
+        if (n->op().base.starts_with(wanted) && IsF32(n->output()) && !RoundsOnce(*n)) nodes.push_back(n);
       for (Node* n : nodes) WriteOut(n);
     }
   }
@@ -156,7 +165,8 @@ class Narrowing {
       const InputSpec& s = p_.input_specs[i];
       if (!IsF32(v)) continue;
       Float f;
-      if (s.kind == InputSpec::kUser && !o_.keep_io_types) v->mutable_type().dtype = to_;
+      if (s.kind == InputSpec::kUser && (!o_.keep_io_types || o_.state_inputs.contains(std::string(v->name()))))
+        v->mutable_type().dtype = to_;
       if (s.is_weight() && !updated.contains(s.target)) {
         f.place = Place::kWeight;
         f.parameter = s.kind == InputSpec::kParameter;
@@ -166,10 +176,40 @@ class Narrowing {
           f.overflows = &s.target;
           if (!f.parameter) f.place = Place::kExtreme;
         }
+      } else if (s.is_weight()) {
+        ASSIGN_OR_RETURN(const bool held, IsHeld(v, s.target));
+        if (held) {
+          held_.insert(s.target);
+          v->mutable_type().dtype = to_;
+        } else {
+          f.place = Place::kState;
+        }
       }
       Note(v, f);
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> IsHeld(const Value* state, const std::string& name) {
+    if (!o_.narrow_state || !HoldsElements(state, name)) return false;
+    ASSIGN_OR_RETURN(const double greatest, Greatest(name));
+    return !IsTooLarge(greatest);
+  }
+  // Whether the state's new value is the old one with some elements replaced, once or several times.
+  bool HoldsElements(const Value* state, const std::string& name) const {
+    for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
+      if (!p_.output_specs[i].updates_weight() || p_.output_specs[i].target != name) continue;
+      const Value* v = p_.graph->outputs[i].value();
+      while (v && v != state) {
+        const Node* n = v->producer();
+        const StateUpdate* update = n ? FindStateUpdate(*n) : nullptr;
+        const bool* adds = update ? n->Get("accumulate").get<bool>() : nullptr;
+        if (!update || (adds && *adds)) return false;
+        v = n->Get(update->self).value();
+      }
+      return v == state;
+    }
+    return false;
   }
 
   void Note(Value* v, Float f) {
@@ -202,9 +242,10 @@ class Narrowing {
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
       Value* v = p_.graph->outputs[i].value();
       if (!v || !floats_.contains(v)) continue;
-      ASSIGN_OR_RETURN(Value * given, !p_.output_specs[i].updates_weight() && !o_.keep_io_types
-                                          ? Half(v, /*saturate=*/false)
-                                          : Wide(v));
+      const OutputSpec& s = p_.output_specs[i];
+      const bool half =
+          s.updates_weight() ? held_.contains(s.target) : !o_.keep_io_types || o_.state_outputs.contains(i);
+      ASSIGN_OR_RETURN(Value * given, half ? Half(v, /*saturate=*/false) : Wide(v));
       p_.graph->outputs[i] = given;
     }
     return absl::OkStatus();
@@ -231,6 +272,7 @@ class Narrowing {
   absl::StatusOr<Value*> Wide(Value* v) {
     if (Value* wide = floats_.at(v).wide) return wide;
     ASSIGN_OR_RETURN(Value * wide, Cast(v, DType::kFloat32, false));
+    widened_[wide] = v;
     return floats_.at(v).wide = wide;
   }
 
@@ -268,12 +310,13 @@ class Narrowing {
     const ir::OpDef& op = n.op();
     if (!IsTorch(op)) return Place::kHalf;
     if (operands.empty()) return HasExtreme(n) ? Place::kExtreme : MayBeLarge(n) ? Place::kInteger : Place::kDerived;
-    bool extreme = false, parameter = false, integer = false, derived = true, sums = true;
+    bool extreme = false, state = false, parameter = false, integer = false, derived = true, sums = true;
     int values = 0;
     for (const Value* v : operands) {
       const Float& f = floats_.at(v);
       parameter |= f.parameter;
       extreme |= f.place == Place::kExtreme;
+      state |= f.place == Place::kState;
       if (f.place == Place::kWeight) continue;
       ++values;
       const bool is_integer = f.place == Place::kInteger, is_derived = is_integer || f.place == Place::kDerived;
@@ -287,6 +330,7 @@ class Narrowing {
     if (IsRounded(op)) return only_derived ? same : Place::kHalf;
     if (sum) return only_derived ? same : Place::kSum;
     if (extreme || (HasExtreme(n) && !op.traits.clamp)) return Place::kExtreme;
+    if (state) return Place::kState;
     if (only_derived) return same;
     if (IsReinterpreted(n)) return Place::kHalf;
     if (integer && !sums) return Place::kHalf;
@@ -342,10 +386,10 @@ class Narrowing {
     if (operands.empty() && results.empty() && !bodies) return absl::OkStatus();
     std::optional<Place> wide = bodies ? std::nullopt : WideAs(n, operands);
     for (Value* v : operands) {
-      ASSIGN_OR_RETURN(Value * now, wide ? Wide(v) : Half(v));
+      ASSIGN_OR_RETURN(Value * now, wide || IsWideMask(n, v) ? Wide(v) : Half(v));
       if (now != v) n.ReplaceUses(v, now);
     }
-    report_.wide += wide && !operands.empty();
+    if (wide && !operands.empty()) wide_.push_back(&n);
     if (!wide) RETURN_IF_ERROR(MakeHalf(n, results, bodies));
     for (Value* v : results) Note(v, {wide ? *wide : v->dtype() == to_ ? Place::kHalf : Place::kSum});
     return absl::OkStatus();
@@ -373,6 +417,102 @@ class Narrowing {
           std::find(results.begin(), results.end(), n.output(i)) != results.end())
         n.output(i)->mutable_type().dtype = DType::kFloat32;
     return absl::OkStatus();
+  }
+
+  // ---- Targets that need no casts
+
+  bool RoundsOnce(const Node& n) const { return o_.rounds_once && o_.rounds_once(n); }
+
+  // A mask of finite numbers that halves have not, of attention that adds it in f32.
+  bool IsWideMask(const Node& n, const Value* v) const {
+    return n.op().ArgIndex("attn_mask") >= 0 && n.Get("attn_mask").value() == v &&
+           floats_.at(v).place == Place::kExtreme && RoundsOnce(n);
+  }
+
+  void DropCasts() {
+    for (Node* n : wide_) {
+      const bool whole = n->op().traits.narrow != ir::NarrowClass::kNone && RoundsOnce(*n);
+      if (whole && (MakeWholeHalf(*n) || ReadHalves(*n))) continue;
+    }
+    for (const auto& [cast, from] : widened_)
+      if (cast->users().empty() && !cast->graph()->IsOutput(cast)) cast->graph()->Erase(cast->producer());
+    for (const Node* n : wide_) {
+      if (IsHalves(*n)) continue;
+      ++report_.wide;
+      ++report_.wide_operators[std::string(n->op().base)];
+    }
+  }
+  bool IsHalves(const Node& n) const {
+    return std::any_of(n.outputs().begin(), n.outputs().end(),
+                       [&](const Value* v) { return v && v->type().is_tensor() && v->dtype() == to_; });
+  }
+
+  // The results of a node that computes in f32, where each is read as a half alone; empty where one is not.
+  std::vector<Value*> ReadAsHalves(const Node& n) const {
+    std::vector<Value*> results;
+    for (Value* v : n.outputs()) {
+      if (!IsF32(v)) continue;
+      const Value* half = floats_.at(v).half;
+      const bool unread = v->users().empty() && !v->graph()->IsOutput(v);
+      if (!unread && (!half || v->users().size() != 1 || v->users()[0] != half->producer() || v->graph()->IsOutput(v)))
+        return {};
+      results.push_back(v);
+    }
+    return results;
+  }
+
+  // cast(f(cast(x), weights)) = f(x, weights), where f takes such weights; of norms they may be made of some.
+  bool MakeWholeHalf(Node& n) {
+    const std::vector<Value*> results = ReadAsHalves(n);
+    std::vector<Value*> casts;
+    bool others = false;
+    for (const ir::NamedArg& a : n.args())
+      a.arg.ForEachValue([&](Value* v) {
+        if (!IsF32(v)) return;
+        if (widened_.contains(v))
+          casts.push_back(v);
+        else
+          others |= !IsRounded(n.op()) && (!floats_.contains(v) || floats_.at(v).place != Place::kWeight);
+      });
+    if (results.empty() || casts.empty() || others) return false;
+    if (!Retype(n, casts, results, to_)) return false;
+    for (Value* v : results) {
+      Value* half = std::exchange(floats_.at(v).half, v);
+      if (!half || half == v) continue;
+      v->graph()->ReplaceAllUses(half, v);
+      v->graph()->Erase(half->producer());
+    }
+    return true;
+  }
+
+  // f(cast(x)) = f(x, dtype=f32)
+  bool ReadHalves(Node& n) {
+    Value* cast = n.Get("self").value();
+    if (!IsTorch(n.op()) || n.op().ArgIndex("dtype") < 0 || !cast || !widened_.contains(cast)) return false;
+    std::vector<Value*> results;
+    for (Value* v : n.outputs())
+      if (IsF32(v)) results.push_back(v);
+    return Retype(n, {cast}, results, DType::kFloat32);
+  }
+
+  // Reads what is behind the casts and gives results of `to`; false, with nothing changed, where the operator does not.
+  bool Retype(Node& n, const std::vector<Value*>& casts, const std::vector<Value*>& results, DType to) {
+    const bool has_dtype = IsTorch(n.op()) && n.op().ArgIndex("dtype") >= 0;  // slipway's: of a weight
+    const Arg dtype = has_dtype ? n.Get("dtype") : Arg();
+    for (Value* v : casts) n.ReplaceUses(v, widened_.at(v));
+    if (has_dtype && (to == DType::kFloat32 || dtype.get<DType>())) n.SetArg("dtype", to);
+    const auto types = ir::InferTypes(n, ir::FreshSymbols::kNone);
+    bool fits = types.ok() && types->size() == n.outputs().size();
+    for (size_t i = 0; fits && i < types->size(); ++i)
+      if (std::find(results.begin(), results.end(), n.output(i)) != results.end())
+        fits = (*types)[i].is_tensor() && (*types)[i].dtype == to;
+    if (fits) {
+      for (Value* v : results) v->mutable_type().dtype = to;
+      return true;
+    }
+    for (Value* v : casts) n.ReplaceUses(widened_.at(v), v);
+    if (has_dtype) n.SetArg("dtype", dtype);
+    return false;
   }
 
   // ---- Weights
@@ -411,7 +551,12 @@ class Narrowing {
       v->mutable_type().dtype = to_;
     }
     for (const auto& [v, name] : weights_) report_.kept += !names.contains(name) && !v->users().empty();
+    names.insert(held_.begin(), held_.end());
     report_.weights = static_cast<int>(names.size());
+    const double least = to_ == DType::kFloat16 ? 0x1p-14 : 0x1p-126;  // of the normal numbers
+    for (const std::string& name : names)
+      if (const auto most = greatest_.find(name); most != greatest_.end() && most->second > 0 && most->second < least)
+        report_.small.push_back(name);
     const std::vector<std::string> list(names.begin(), names.end());
     return o_.cast ? o_.cast(list) : ChangeRules(list);
   }
@@ -435,9 +580,12 @@ class Narrowing {
   const DType to_;
   const double most_;  // the greatest finite number of to_
   absl::flat_hash_map<const Value*, Float> floats_;
+  absl::flat_hash_map<Value*, Value*> widened_;  // casts to f32, of what
+  std::vector<Node*> wide_;                      // nodes that read floats and compute in f32
   std::vector<std::pair<Value*, std::string>> weights_;
   std::map<std::string, double> greatest_;
   std::set<std::string> overflowing_;
+  std::set<std::string> held_;              // states that are `to`
   absl::flat_hash_set<const Graph*> done_;  // bodies that several calls share
   NarrowReport report_;
 };

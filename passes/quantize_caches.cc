@@ -24,6 +24,7 @@
 #include "ir/ops/op_table.h"
 #include "ir/zeros.h"
 #include "passes/decompose.h"
+#include "passes/keep_state.h"
 #include "passes/pass.h"
 #include "passes/quantization/quantization.h"
 
@@ -39,21 +40,10 @@ using ir::Values;
 constexpr double kLeastScale = 0x1p-126;  // of rows of zeros
 constexpr double kGreatestE4M3 = 448;
 
-// An operator whose result is its argument `self` with rows of `written` in it.
-struct UpdateRow {
-  std::string_view op, self, written;
-};
-constexpr UpdateRow kUpdates[] = {
-    {"slipway.append.default", "past", "tensors"},  {"aten.index_copy.default", "self", "source"},
-    {"aten.index_put.default", "self", "values"},   {"aten.slice_scatter.default", "self", "src"},
-    {"aten.select_scatter.default", "self", "src"},
-};
-const UpdateRow* FindUpdate(const Node& n) {
-  static constexpr UpdateRow kJoin = {"", "tensors", "tensors"};
-  if (IsCat(n)) return &kJoin;
-  const auto at =
-      std::find_if(std::begin(kUpdates), std::end(kUpdates), [&](const UpdateRow& u) { return u.op == n.op_name(); });
-  return at == std::end(kUpdates) ? nullptr : at;
+// How rows of a cache are written, or joined behind it.
+const StateUpdate* FindUpdate(const Node& n) {
+  static constexpr StateUpdate kJoin = {"", "tensors", "tensors"};
+  return IsCat(n) ? &kJoin : FindStateUpdate(n);
 }
 
 bool HasSameRows(const Value* a, const Value* b) {
@@ -61,7 +51,7 @@ bool HasSameRows(const Value* a, const Value* b) {
 }
 
 // Whether the update writes whole rows of v's length.
-bool WritesRows(const Node& n, const UpdateRow& u, const Value* v) {
+bool WritesRows(const Node& n, const StateUpdate& u, const Value* v) {
   bool whole = true;
   for (const std::string_view name : {u.self, u.written})
     n.Get(name).ForEachValue([&](const Value* t) { whole = whole && t->dtype() == v->dtype() && HasSameRows(t, v); });
@@ -155,7 +145,7 @@ class Search {
         read_ = true;
         continue;
       }
-      const UpdateRow* update = FindUpdate(*n);
+      const StateUpdate* update = FindUpdate(*n);
       if (update && WritesRows(*n, *update, v))
         updated_ = true;
       else if (!IsViewOfRows(*n, v, &sizes))
@@ -239,7 +229,7 @@ class Rewriter {
       n->ReplaceUses(v, rows_.at(v).codes);
     } else if (IsAttention(*n)) {
       RewriteAttention(n, b);
-    } else if (const UpdateRow* update = FindUpdate(*n)) {
+    } else if (const StateUpdate* update = FindUpdate(*n)) {
       Add(n, With(*n, b, [&](const ir::NamedArg& a, bool scales) {
             Arg to = a.arg;
             if (a.name == update->self || a.name == update->written)

@@ -24,6 +24,9 @@ namespace slipway::planner {
 // Whether the planner has a row for the node's operator: the legality predicate of the target `native`.
 bool NativeLegal(const ir::Node& n);
 
+// Whether it has one that computes a node of 16-bit floats in f32, sums too, and rounds each element of a result once.
+bool RoundsOnce(const ir::Node& n);
+
 // A plan with what it refers to. Movable; the constants' memory stays where it is.
 struct PlannedProgram {
   kernels::Plan plan;

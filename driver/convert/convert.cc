@@ -7,13 +7,12 @@
 #include <chrono>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <set>
-#include <tuple>
 
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/convert/caches.h"
+#include "driver/convert/half_precision.h"
 #include "driver/convert/output_names.h"
 #include "driver/edge/format.h"
 #include "driver/edge/paths.h"
@@ -26,9 +25,7 @@
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
-#include "passes/narrow_floats.h"
 #include "quantizer/pt2e/recipe.h"
-#include "weights/make_weights.h"
 
 namespace slipway::driver {
 namespace {
@@ -134,44 +131,6 @@ std::vector<std::string_view> DisabledPasses(const ConvertOptions& o) {
   return skip;
 }
 
-// What --dtype asks of programs, once norms are folded in f32 and before anything is decomposed. Weights go through a
-// scratch file beside the output, tied ones once.
-absl::Status NarrowFloats(Conversion& c) {
-  const ConvertOptions& o = c.options;
-  if (o.dtype.empty()) return o.keep_io_types ? UsageError("--keep-io-types goes with --dtype") : absl::OkStatus();
-  if (o.dtype == "f32")
-    return WithHelp(absl::UnimplementedError("--dtype f32 for programs"), "f16 and bf16 narrow what is f32");
-  ir::Program& p = c.program();
-  passes::NarrowOptions options{.to = o.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16,
-                                .keep_io_types = o.keep_io_types,
-                                .cast = {}};
-  options.cast = [&](const std::vector<std::string>& names) -> absl::Status {
-    std::map<std::tuple<const ir::Storage*, int64_t, std::vector<int64_t>, std::vector<int64_t>>, size_t> places;
-    std::vector<weights::WeightToMake> make;
-    std::vector<std::pair<ir::TensorRef*, size_t>> made;
-    for (const std::string& name : names) {
-      const auto w = p.weights.find(name);
-      if (w == p.weights.end()) continue;  // the exporter names what has no values
-      ir::TensorRef& t = w->second;
-      const auto [at, fresh] = places.try_emplace({t.storage.get(), t.offset, t.sizes, t.strides}, make.size());
-      if (fresh) make.push_back({ir::ShardedTensor(t), options.to, {}});
-      made.emplace_back(&t, at->second);
-    }
-    RETURN_IF_ERROR(weights::MakeWeights(make, FolderOf(o.output)));
-    for (const auto& [t, at] : made) *t = make[at].made;
-    return absl::OkStatus();
-  };
-  auto report = passes::NarrowFloats(p, options);
-  if (absl::IsInvalidArgument(report.status()) && o.dtype == "f16")
-    return WithHelp(report.status(), "--dtype bf16 has the range of f32");
-  if (!report.ok()) return report.status();
-  c.summary.lines.push_back(
-      text::StrCat("f32 is ", o.dtype, ": ", report->weights, " weights cast; ", report->wide,
-                   " nodes (norms, softmax, sums, masks) stay in f32",
-                   report->kept > 0 ? text::StrCat(", ", report->kept, " weights of theirs too") : ""));
-  return absl::OkStatus();
-}
-
 absl::Status RunPasses(const Target& target, Conversion& c) {
   if (target.passes.empty()) return absl::OkStatus();
   NoteDevices(c.program(), c.summary);
@@ -183,10 +142,9 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   if (!c.options.dtype.empty())
     c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
   for (const passes::Pipeline* pipeline : target.passes) {
-    if (pipeline == &passes::kLegalization) {  // of ONNX alone
-      RETURN_IF_ERROR(NarrowFloats(c));
-      RETURN_IF_ERROR(QuantizeCaches(c, nullptr));
-    }
+    const bool onnx = pipeline == &passes::kLegalization, library = pipeline == &passes::kSumAlgebra;
+    if (onnx || library) RETURN_IF_ERROR(NarrowFloats(target, c));
+    if (onnx) RETURN_IF_ERROR(QuantizeCaches(c, nullptr));
     if (absl::Status s = passes::RunPasses(*pipeline, c.program(), c.context); !s.ok()) return s;
   }
   NameOutputs(c.program(), c.output_names);
@@ -268,6 +226,7 @@ absl::Status WriteTarget(Conversion& c) {
   if (!target.ok()) return target.status();
   const Target& t = **target;
   RETURN_IF_ERROR(CheckFlags(c.options, t));
+  RETURN_IF_ERROR(CheckDtype(t, c.options));
   if (!c.options.embeddings.empty() && c.options.quantize.empty())
     return UsageError("--embeddings without --quantize", "--quantize says what becomes of the linear layers");
   RETURN_IF_ERROR(CheckDistinct(PathsOf(c.options)));

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "driver/convert/caches.h"
 #include "driver/convert/missing_weights.h"
+#include "driver/convert/state.h"
 #include "driver/edge/plugins.h"
 #include "driver/edge/target.h"
 #include "exporters/native/native.h"
@@ -24,27 +25,6 @@ absl::StatusOr<ir::Archive> Original(Conversion& c) {
   DropUnsafeSampleInputs(*archive->programs[0], c.summary);
   archive->programs[0]->name = "model";  // what torch.export.load asks for
   return archive;
-}
-
-// --state: the pairs of inputs and outputs, none for `auto`.
-absl::StatusOr<std::vector<std::pair<std::string, size_t>>> StatePairs(const Conversion& c) {
-  const std::string& given = c.options.state;
-  std::vector<std::pair<std::string, size_t>> pairs;
-  if (given == "auto") return pairs;
-  const std::vector<size_t> outputs = passes::UserOutputs(*c.archive.programs[0]);
-  for (std::string_view part : text::Split(given, ',')) {
-    const size_t at = part.find('=');
-    if (at == std::string_view::npos || at == 0 || at + 1 == part.size())
-      return UsageError(text::StrCat("--state '", given, "' is not drop, auto or INPUT=OUTPUT,…"),
-                        "`slipway inspect` shows the names of inputs and outputs");
-    const std::string_view name = part.substr(at + 1);
-    const auto it = std::find(c.output_names.begin(), c.output_names.end(), name);
-    if (it == c.output_names.end() || c.output_names.size() != outputs.size())
-      return UsageError(
-          text::StrCat("--state: no output is named '", name, "': there are ", text::Join(c.output_names, ", ")));
-    pairs.emplace_back(part.substr(0, at), outputs[static_cast<size_t>(it - c.output_names.begin())]);
-  }
-  return pairs;
 }
 
 // What the library keeps between runs, with lines of the summary; the plan is told in `options`.
@@ -145,6 +125,26 @@ absl::Status Write(Conversion& c, bool package) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::pair<std::string, size_t>>> StatePairs(const Conversion& c) {
+  const std::string& given = c.options.state;
+  std::vector<std::pair<std::string, size_t>> pairs;
+  if (given == "auto") return pairs;
+  const std::vector<size_t> outputs = passes::UserOutputs(*c.archive.programs[0]);
+  for (std::string_view part : text::Split(given, ',')) {
+    const size_t at = part.find('=');
+    if (at == std::string_view::npos || at == 0 || at + 1 == part.size())
+      return UsageError(text::StrCat("--state '", given, "' is not drop, auto or INPUT=OUTPUT,…"),
+                        "`slipway inspect` shows the names of inputs and outputs");
+    const std::string_view name = part.substr(at + 1);
+    const auto it = std::find(c.output_names.begin(), c.output_names.end(), name);
+    if (it == c.output_names.end() || c.output_names.size() != outputs.size())
+      return UsageError(
+          text::StrCat("--state: no output is named '", name, "': there are ", text::Join(c.output_names, ", ")));
+    pairs.emplace_back(part.substr(0, at), outputs[static_cast<size_t>(it - c.output_names.begin())]);
+  }
+  return pairs;
+}
 
 absl::StatusOr<Legality> NativeLegality(const ConvertOptions&) { return Legality(planner::NativeLegal); }
 

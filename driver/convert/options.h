@@ -53,7 +53,7 @@ struct ConvertOptions {
   // PT2
   std::string torch = "2.9";
   bool no_weights = false;
-  // ONNX and safetensors
+  // ONNX, native libraries and safetensors
   std::string dtype;  // "": as they are
   bool keep_io_types = false;
   bool strict = false;
@@ -267,15 +267,15 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::no_weights>(
         "no-weights", kPt2, "",
         "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
-    Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
+    Flag<&O::dtype>("dtype", kOnnx | kNative | kSafetensors, "bf16|f16|f32",
                     "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others "
                     "stay. Weights of a checkpoint that comes quantized (docs/dequantize.md) are dequantized; codes "
-                    "that nothing describes stay, with their scales. ONNX, bf16 or f16: "
+                    "that nothing describes stay, with their scales. ONNX and libraries, bf16 or f16: "
                     "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums "
                     "and what halves "
-                    "cannot hold, which stay in f32; other types stay. For "
+                    "cannot hold, which stay in f32; other types stay. Of ONNX for "
                     "other devices than the CPU add `--strict-types`"),
-    Flag<&O::keep_io_types>("keep-io-types", kOnnx, "",
+    Flag<&O::keep_io_types>("keep-io-types", kOnnx | kNative, "",
                             "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
     Flag<&O::strict>("strict", kSafetensors, "",
                      "with `--dtype`: exit code 1, and no output, where a value becomes infinite or zero that was not"),

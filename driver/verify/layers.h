@@ -11,7 +11,8 @@
 namespace slipway::driver {
 
 // What tensors like this output of A may differ by, with the default's atol in absolute numbers.
-absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const VerifyOptions& o);
+absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const VerifyOptions& o,
+                                                ir::DType narrowed = ir::DType::kFloat32);
 
 // A functional program with the nodes that `p` has, as far as they survive functionalization: nothing is folded, joined
 // or removed.

@@ -10,11 +10,14 @@
 #include "driver/edge/format.h"
 #include "driver/run/library.h"
 #include "driver/verify/onnx_runtime.h"
+#include "importers/native/native_file.h"
 #include "io/atomic_writer.h"
 #include "io/temp_folder.h"
 #include "io/zip_reader.h"
 #include "ir/clone.h"
 #include "kernels/parallel.h"
+#include "planner/lowering/rules.h"
+#include "weights/cast.h"
 
 namespace slipway::driver {
 namespace {
@@ -58,15 +61,26 @@ class ProgramModel : public VerifyModel {
 
 class LibraryModel : public VerifyModel {
  public:
-  LibraryModel(std::unique_ptr<NativeLibrary> library, std::unique_ptr<io::TempFolder> folder)
-      : folder_(std::move(folder)), library_(std::move(library)) {}
+  LibraryModel(std::unique_ptr<NativeLibrary> library, std::unique_ptr<io::TempFolder> folder,
+               const kernels::NativeModel& model)
+      : folder_(std::move(folder)), library_(std::move(library)) {
+    for (const auto& [key, value] : model.metadata)
+      if (const auto dtype = ir::DTypeFromName(value); key == "slipway.dtype" && dtype && ir::IsLowPrecision(*dtype))
+        narrowed_ = *dtype;
+    for (const kernels::Input& in : model.plan.inputs) inputs_.push_back(planner::FromNative(in.dtype));
+  }
 
+  ir::DType narrowed() const override { return narrowed_; }
   std::string kind() const override { return "native library"; }
 
   absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) override {
     std::vector<absl::StatusOr<Tensors>> out;
-    for (const Tensors& inputs : sets) {
+    for (Tensors inputs : sets) {
       RETURN_IF_ERROR(library_->ResetState());
+      for (size_t i = 0; i < inputs.size() && i < inputs_.size(); ++i)
+        if (inputs[i].dtype == ir::DType::kFloat32 && inputs_[i] == narrowed_) {
+          ASSIGN_OR_RETURN(inputs[i], CastTo(inputs[i], narrowed_));
+        }
       out.push_back(library_->Run(inputs));
       if (!out.back().ok() && !absl::IsInvalidArgument(out.back().status())) return out.back().status();
     }
@@ -76,6 +90,8 @@ class LibraryModel : public VerifyModel {
  private:
   std::unique_ptr<io::TempFolder> folder_;  // where a package was unpacked
   std::unique_ptr<NativeLibrary> library_;
+  ir::DType narrowed_ = ir::DType::kFloat32;
+  std::vector<ir::DType> inputs_;
 };
 
 class OnnxModel : public VerifyModel {
@@ -140,7 +156,8 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, c
     return WithHelp(
         absl::UnimplementedError(text::StrCat(path, ": the library keeps ", text::Join(states, ", "), " between runs")),
         "what `convert` makes without --state can be compared");
-  return std::make_unique<LibraryModel>(std::move(library), std::move(folder));
+  ASSIGN_OR_RETURN(const importers::NativeFile native, importers::ReadNative(source.file));
+  return std::make_unique<LibraryModel>(std::move(library), std::move(folder), native.model);
 }
 
 }  // namespace
@@ -158,6 +175,16 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string
                     "slipway unpack divides it");
   ASSIGN_OR_RETURN(Plugins plugins, Plugins::Open(o.plugins));
   return std::make_unique<ProgramModel>(std::move(archive.programs[0]), std::move(plugins), o);
+}
+
+absl::StatusOr<ir::TensorRef> CastTo(const ir::TensorRef& t, ir::DType to) {
+  const weights::CastFunction cast = weights::FindCast(t.dtype, to);
+  if (cast == nullptr) return t;
+  ASSIGN_OR_RETURN(const std::string dense, ir::ReadDense(t, uint64_t{1} << 40));
+  const auto n = static_cast<uint64_t>(t.numel());
+  std::string made(n * static_cast<uint64_t>(ir::ByteSize(to)), '\0');
+  cast(reinterpret_cast<const uint8_t*>(dense.data()), reinterpret_cast<uint8_t*>(made.data()), n);
+  return ir::OwnedTensor(to, t.sizes, std::move(made));
 }
 
 planner::PlanOptions PlanOptionsOf(const VerifyOptions& o, const Plugins& plugins) {

@@ -29,12 +29,18 @@ class VerifyModel {
   virtual absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) = 0;
   // As it was read; null for what is no program.
   virtual const ir::Program* program() const { return nullptr; }
+  // What f32 of the program became when it was converted (convert --dtype); kFloat32 where it stayed. Inputs of f32 are
+  // cast by such a model, where it takes them so.
+  virtual ir::DType narrowed() const { return ir::DType::kFloat32; }
   virtual std::string kind() const = 0;  // for people: "program", "native library", "ONNX model"
   // Of a run: onnxruntime's version.
   virtual std::string note() const { return ""; }
   // Of the outputs after Run(); empty where not known.
   virtual std::vector<std::string> output_names() const { return {}; }
 };
+
+// The tensor in another floating-point type; itself where it is none, or already that.
+absl::StatusOr<ir::TensorRef> CastTo(const ir::TensorRef& t, ir::DType to);
 
 // The options of plans that run programs to compare. `plugins` must outlive what is planned.
 planner::PlanOptions PlanOptionsOf(const VerifyOptions& options, const Plugins& plugins);

@@ -116,8 +116,9 @@ std::vector<int64_t> Place(int64_t index, const std::vector<int64_t>& sizes) {
   return place;
 }
 
+// `narrowed`: what f32 of the program became in one of both; kFloat32 where it stayed in both.
 absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vector<std::string>& names,
-                            const VerifyOptions& o, VerifySet& set) {
+                            ir::DType narrowed, const VerifyOptions& o, VerifySet& set) {
   if (a.size() != b.size()) {
     set.agree = false;
     set.reason = text::StrCat("A gives ", a.size(), " outputs, B ", b.size());
@@ -128,10 +129,17 @@ absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vecto
     row.name = i < names.size() ? names[i] : text::StrCat("output.", i);
     row.a_type = TypeOf(a[i]);
     row.b_type = TypeOf(b[i]);
-    row.agree = row.a_type == row.b_type;
+    const auto may_be = [&](const ir::TensorRef& t) { return t.dtype == ir::DType::kFloat32 || t.dtype == narrowed; };
+    row.agree = row.a_type == row.b_type || (may_be(a[i]) && may_be(b[i]) && a[i].sizes == b[i].sizes);
     if (row.agree) {
-      ASSIGN_OR_RETURN(row.tolerance, ToleranceFor(a[i], o));
-      ASSIGN_OR_RETURN(row.difference, weights::Compare(a[i], b[i], row.tolerance));
+      ASSIGN_OR_RETURN(row.tolerance, ToleranceFor(a[i], o, narrowed));
+      ir::TensorRef x = a[i], y = b[i];
+      if (x.dtype != y.dtype) {
+        ASSIGN_OR_RETURN(x, CastTo(x, ir::DType::kFloat32));
+        ASSIGN_OR_RETURN(y, CastTo(y, ir::DType::kFloat32));
+      }
+      ASSIGN_OR_RETURN(row.difference, weights::Compare(x, y, row.tolerance));
+      row.difference->has_ulp &= narrowed == ir::DType::kFloat32 || x.dtype != ir::DType::kFloat32;
       row.agree = row.difference->unequal == 0;
       if (!row.agree) row.first = Place(row.difference->first, a[i].sizes);
     }
@@ -141,8 +149,9 @@ absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vecto
 }
 
 absl::Status CompareSet(const absl::StatusOr<Tensors>& a, const absl::StatusOr<Tensors>& b,
-                        const std::vector<std::string>& names, const VerifyOptions& o, VerifySet& set) {
-  if (a.ok() && b.ok()) return CompareOutputs(*a, *b, names, o, set);
+                        const std::vector<std::string>& names, ir::DType narrowed, const VerifyOptions& o,
+                        VerifySet& set) {
+  if (a.ok() && b.ok()) return CompareOutputs(*a, *b, names, narrowed, o, set);
   const auto said = [](const absl::StatusOr<Tensors>& x) { return std::string(x.status().message()); };
   if (!a.ok() && !b.ok()) {
     set.reason = text::StrCat("both refuse the inputs: ", said(a));
@@ -214,8 +223,8 @@ weights::Tolerance DefaultTolerance(ir::DType dtype) {
   }
 }
 
-absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const VerifyOptions& o) {
-  weights::Tolerance t = DefaultTolerance(a.dtype);
+absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const VerifyOptions& o, ir::DType narrowed) {
+  weights::Tolerance t = DefaultTolerance(a.dtype == ir::DType::kFloat32 ? narrowed : a.dtype);
   if (!ir::IsFloating(a.dtype) && !ir::IsComplex(a.dtype)) return t;
   // One that is given stands for both, as in torch.testing.assert_close.
   if (o.rtol || o.atol) return weights::Tolerance{o.rtol.value_or(0), o.atol.value_or(0)};
@@ -251,9 +260,10 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
   std::vector<std::string> names = (*a)->output_names();
   if (names.empty()) names = (*b)->output_names();
   bool compared = false;
+  const ir::DType narrowed = (*a)->narrowed() == ir::DType::kFloat32 ? (*b)->narrowed() : (*a)->narrowed();
   for (size_t s = 0; s < in.sets.size(); ++s) {
     for (const ir::TensorRef& t : in.tensors[s]) in.sets[s].inputs.push_back(TypeOf(t));
-    RETURN_IF_ERROR(CompareSet((*first)[s], (*second)[s], names, o, in.sets[s]));
+    RETURN_IF_ERROR(CompareSet((*first)[s], (*second)[s], names, narrowed, o, in.sets[s]));
     compared = compared || (*first)[s].ok() || (*second)[s].ok();
     report.agree = report.agree && in.sets[s].agree;
   }
@@ -263,7 +273,14 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
     if (const std::string note = model->note(); !note.empty()) report.notes.push_back(note);
 
   if (o.reference && (pa || pb)) RETURN_IF_ERROR(AddReference(pa ? *pa : *pb, in, *first, *second, o, report));
-  if (o.layers) {
+  for (const auto* model : {a->get(), b->get()})
+    if (model->narrowed() != ir::DType::kFloat32)
+      report.notes.push_back(text::StrCat("the ", model->kind(), " computes in ", ir::Name(model->narrowed()),
+                                          " what the program does in f32, and so is the tolerance"));
+  if (o.layers && narrowed != ir::DType::kFloat32) {
+    report.layers.emplace().note = text::StrCat("not found: a model that computes in ", ir::Name(narrowed),
+                                                " differs from the program everywhere");
+  } else if (o.layers) {
     const auto differs =
         std::find_if(report.sets.begin(), report.sets.end(), [](const VerifySet& s) { return !s.agree; });
     const size_t s = differs == report.sets.end() ? 0 : static_cast<size_t>(differs - report.sets.begin());

@@ -378,8 +378,9 @@ constexpr PlanFamily kFamilies[] = {
      "upsample_nearest3d.vec _upsample_nearest_exact1d _upsample_nearest_exact1d.vec _upsample_nearest_exact2d "
      "_upsample_nearest_exact2d.vec _upsample_nearest_exact3d _upsample_nearest_exact3d.vec upsample_linear1d "
      "upsample_linear1d.vec upsample_bilinear2d upsample_bilinear2d.vec upsample_trilinear3d upsample_trilinear3d.vec "
-     "upsample_bicubic2d upsample_bicubic2d.vec _upsample_bilinear2d_aa _upsample_bilinear2d_aa.vec "
-     "_upsample_bicubic2d_aa _upsample_bicubic2d_aa.vec"},
+     "upsample_bicubic2d upsample_bicubic2d.vec"},
+    {Upsample, "",
+     "_upsample_bilinear2d_aa _upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa _upsample_bicubic2d_aa.vec", true},
     {GridSample, "", "grid_sampler grid_sampler_2d grid_sampler_3d"},
 };
 

@@ -329,8 +329,8 @@ constexpr PlanFamily kFamilies[] = {
     {Histc, "histogram", "histc"},
     {Item, "", "item _local_scalar_dense is_nonzero"},
     {Equal, "", "equal"},
-    {ScatterReduce, "", "scatter_reduce.two scatter.reduce scatter.value_reduce"},
-    {IndexReduce, "", "index_reduce"},
+    {ScatterReduce, "", "scatter_reduce.two scatter.reduce scatter.value_reduce", true},
+    {IndexReduce, "", "index_reduce", true},
 };
 
 }  // namespace

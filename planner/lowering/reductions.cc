@@ -252,7 +252,7 @@ constexpr PlanFamily kFamilies[] = {
     {VectorNorm, "", "linalg_vector_norm"},
     {Norm, "vector_norm", "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype"},
     {NanSum, "nansum", "nansum"},
-    {NanSum, "nanmean", "nanmean"},
+    {NanSum, "nanmean", "nanmean", true},
     {Dist, "vector_norm", "dist"},
     {Softmax, "softmax", "softmax.int _softmax"},
     {Softmax, "log_softmax", "log_softmax.int _log_softmax"},

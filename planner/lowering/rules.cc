@@ -474,7 +474,7 @@ const PlanRow* FindPlanRow(std::string_view op) {
           std::string full = name[0] == '/'
                                  ? std::string(name.substr(1))
                                  : text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
-          m->emplace(full, PlanRow{"", f.fn, f.kernel.empty() ? name.substr(0, dot) : f.kernel});
+          m->emplace(full, PlanRow{"", f.fn, f.kernel.empty() ? name.substr(0, dot) : f.kernel, f.rounds_on_the_way});
         }
       }
     }
@@ -483,6 +483,11 @@ const PlanRow* FindPlanRow(std::string_view op) {
   }();
   auto it = rows.find(op);
   return it == rows.end() ? nullptr : &it->second;
+}
+
+bool RoundsOnce(const ir::Node& n) {
+  const PlanRow* row = FindPlanRow(n.op_name());
+  return row != nullptr && !row->rounds_on_the_way;
 }
 
 }  // namespace slipway::planner

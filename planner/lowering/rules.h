@@ -303,6 +303,7 @@ struct PlanRow {
   std::string_view op;
   PlanFn fn;
   std::string_view kernel;
+  bool rounds_on_the_way;
 };
 
 // A node that a plugin computes.
@@ -316,6 +317,7 @@ struct PlanFamily {
   PlanFn fn;
   std::string_view kernel;
   std::string_view ops;
+  bool rounds_on_the_way = false;  // of 16-bit floats: not once, at the end, but each sum of two, or a result between
 };
 
 const PlanRow* FindPlanRow(std::string_view op);

@@ -407,7 +407,7 @@ constexpr PlanFamily kFamilies[] = {
     {AsStrided, "", "as_strided as_strided_copy"},
     {AsStridedScatter, "", "as_strided_scatter"},
     {Im2Col, "", "im2col"},
-    {Col2Im, "", "col2im"},
+    {Col2Im, "", "col2im", true},
     {SelectScatter, "", "select_scatter"},
     {SliceScatter, "", "slice_scatter"},
 };

@@ -4,7 +4,8 @@
 //
 //   run_pass PASS FILE.sw
 //
-// PASS is a name of passes/pass.cc, also with _ for -.
+// PASS is a name of passes/pass.cc, also with _ for -; narrow-floats-for-libraries is narrow-floats as convert --dtype
+// bf16 has it for native libraries that keep state.
 //
 // The program is verified before (but for infer-shapes, which takes values without types) and after. What the pass has
 // to say besides (dropped state, refused decompositions) follows as remarks. Exit 1, with the error on stdout, where
@@ -21,6 +22,7 @@
 #include "ir/verify.h"
 #include "kernels/executor/execute.h"
 #include "kernels/executor/print_plan.h"
+#include "passes/narrow_floats.h"
 #include "passes/pass.h"
 #include "planner/evaluator.h"
 #include "planner/fuse.h"
@@ -53,9 +55,18 @@ absl::Status PrintPlan(ir::Program& p, void (*pass)(planner::PlannedProgram&)) {
   return absl::OkStatus();
 }
 
+absl::Status NarrowFloatsForLibraries(ir::Program& p, passes::PassContext&) {
+  passes::NarrowOptions options;
+  options.to = ir::DType::kBFloat16;
+  options.rounds_once = planner::RoundsOnce;
+  options.narrow_state = true;
+  return passes::NarrowFloats(p, options).status();
+}
+
 absl::Status Run(std::string name, const std::string& path) {
   std::replace(name.begin(), name.end(), '_', '-');
-  const passes::Pass* pass = passes::FindPass(name);
+  static constexpr passes::Pass kForLibraries = {"narrow-floats-for-libraries", "", true, NarrowFloatsForLibraries};
+  const passes::Pass* pass = name == kForLibraries.name ? &kForLibraries : passes::FindPass(name);
   const auto plan_pass = PlanPasses().find(name);
   if (!pass && plan_pass == PlanPasses().end()) {
     std::string table;
