@@ -9,11 +9,13 @@
 Conversions run in a process of their own: what a damaged file could do ends there.
 """
 
+from ._compile import Compiled, compile
+from ._convert import convert
 from ._model import Model, ModelError, Value, load
-from ._program import Diagnostic, Result, SlipwayError, convert, inspect, program, quantize, run_command
+from ._program import Diagnostic, Result, SlipwayError, inspect, program, quantize, run_command
 
 __all__ = [
-    "Diagnostic", "Model", "ModelError", "Result", "SlipwayError", "Value", "convert", "inspect", "load", "program",
+    "Compiled", "Diagnostic", "Model", "ModelError", "Result", "SlipwayError", "Value", "compile", "convert", "inspect", "load", "program",
     "quantize",
     "run_command", "__version__",
 ]  # fmt: skip

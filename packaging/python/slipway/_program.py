@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, Optional, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
 # A flag's value: True sets a switch, a sequence repeats the flag, a mapping repeats it with KEY=VALUE; None and False
@@ -85,22 +85,28 @@ def run_command(arguments: Sequence[StrPath]) -> tuple[str, list[Diagnostic]]:
     return done.stdout, diagnostics
 
 
-def _flags(options: Mapping[str, Option]) -> list[str]:
-    flags: list[str] = []
+def option_values(options: Mapping[str, Option]) -> Iterator[tuple[str, Optional[str]]]:
+    """The flags that keyword arguments stand for, with a value each; None of switches."""
     for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
         if value is None or value is False:
             continue
         if value is True:
-            flags.append(flag)
+            yield name, None
         elif isinstance(value, Mapping):
             for key, item in value.items():
-                flags += [flag, f"{key}={item}"]
+                yield name, f"{key}={item}"
         elif isinstance(value, (str, os.PathLike)) or not isinstance(value, Sequence):
-            flags.append(f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+            yield name, os.fspath(value) if isinstance(value, os.PathLike) else str(value)
         else:
             for item in value:
-                flags += [flag, os.fspath(item)]
+                yield name, os.fspath(item)
+
+
+def _flags(options: Mapping[str, Option]) -> list[str]:
+    flags: list[str] = []
+    for name, value in option_values(options):
+        flag = "--" + name.replace("_", "-")
+        flags.append(flag if value is None else f"{flag}={value}")
     return flags
 
 
@@ -117,12 +123,10 @@ def _inputs(source: StrPath | Sequence[StrPath] | Mapping[str, StrPath]) -> list
     return [_path(path) for path in source]
 
 
-def convert(source: StrPath | Sequence[StrPath] | Mapping[str, StrPath], output: StrPath, **options: Option) -> Result:
-    """`slipway convert`: options are its flags, with _ for - (docs/cli.md). Several programs for one archive are a
-    mapping by name.
-
-    convert("model.pt2", "model.onnx", weights="model.safetensors", dim_names={"s77": "batch"})
-    """
+def convert_files(
+    source: StrPath | Sequence[StrPath] | Mapping[str, StrPath], output: StrPath, options: Mapping[str, Option]
+) -> Result:
+    """`slipway convert`, in a process of its own."""
     flags = _flags(options)
     report, diagnostics = run_command(["convert", *_inputs(source), "-o", os.fspath(output), "--json", *flags])
     return Result(Path(output), json.loads(report), tuple(diagnostics))
