@@ -1,21 +1,18 @@
-"""torch.compile(model, backend="slipway"): graphs of inference as native libraries; those that slipway does not take run
-in eager mode, with a warning that says why."""
+"""torch.compile(model, backend="slipway"): graphs of inference as native libraries; those that slipway does not take
+run in eager mode, with a warning that says why."""
 
 from __future__ import annotations
 
+import copy
 import importlib
-import os
 import warnings
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import Any
 
-from . import _live
 from ._compile import Library, library_of
+from ._library import usage_error
 from ._model import ModelError
 from ._program import SlipwayError
-
-_UPDATED = "its weights have changed"
 
 
 class _NotTaken(Exception):
@@ -28,6 +25,7 @@ class _Plan:
     def __init__(self, torch: Any, graph_module: Any, examples: Sequence[Any]) -> None:
         self.weights: dict[int, Any] = {}
         self.sizes: dict[int, tuple[int, int]] = {}  # placeholder: the input and dim that have it
+        self.numbers: dict[int, float] = {}  # floats, which dynamo passes as tensors
         self.inputs: list[int] = []
         self.arguments: list[Any] = []
         self.shapes: list[Any] = []
@@ -35,6 +33,10 @@ class _Plan:
         nodes = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
         values = [n.meta.get("example_value", e) for n, e in zip(nodes, examples)]
         for i, (example, value) in enumerate(zip(examples, values)):
+            if getattr(nodes[i].meta.get("grapharg"), "pass_arg_as_tensor", False):
+                if all(user.op == "call_method" and user.target == "item" for user in nodes[i].users):
+                    self.numbers[i] = example.item()
+                    continue
             if isinstance(example, torch.Tensor):
                 if example.device.type != "cpu":
                     raise _NotTaken(f"it works on {example.device}, and libraries run on the CPU")
@@ -60,7 +62,7 @@ class _Plan:
                 raise _NotTaken(f"it has a {type(example).__name__} among its inputs")
 
     @staticmethod
-    def _place_of(torch: Any, value: Any, values: Sequence[Any]) -> Optional[tuple[int, int]]:
+    def _place_of(torch: Any, value: Any, values: Sequence[Any]) -> tuple[int, int] | None:
         if not isinstance(value, torch.SymInt):
             return None
         for j, other in enumerate(values):
@@ -71,16 +73,29 @@ class _Plan:
         return None
 
 
+def _with_numbers(torch: Any, graph_module: Any, plan: _Plan) -> Any:
+    """The graph for the floats as they are: torch.export knows nothing of a number that is read from a tensor."""
+    if not plan.numbers:
+        return graph_module
+    graph = copy.deepcopy(graph_module.graph)
+    for i, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+        for user in list(node.users) if i in plan.numbers else []:
+            user.replace_all_uses_with(plan.numbers[i])
+            graph.erase_node(user)
+    return torch.fx.GraphModule(graph_module, graph)
+
+
 def _module_of(torch: Any, graph_module: Any, plan: _Plan) -> Any:
-    class Graph(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Graph(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.graph_module = graph_module
+            self.graph_module = _with_numbers(torch, graph_module, plan)
             for i, tensor in plan.weights.items():
                 self.register_buffer(f"weight_{i}", tensor.detach())
 
         def forward(self, *inputs: Any) -> Any:
             full = {i: getattr(self, f"weight_{i}") for i in plan.weights}
+            full.update(plan.numbers)
             full.update(zip(plan.inputs, inputs))
             full.update({i: full[j].shape[d] for i, (j, d) in plan.sizes.items()})
             return tuple(self.graph_module(*(full[i] for i in range(len(full)))))
@@ -98,9 +113,7 @@ class _Graph:
         self._threads = int(self._options.pop("threads", 0))
         self._cache = bool(self._options.pop("cache", True))
         self._plan = _Plan(torch, graph_module, examples)
-        if torch.is_grad_enabled() and any(
-            isinstance(e, torch.Tensor) and e.requires_grad for e in examples
-        ):
+        if torch.is_grad_enabled() and any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples):
             raise _NotTaken("gradients are on: call the model under torch.no_grad() or torch.inference_mode()")
         if any(t.is_inference() for t in self._plan.weights.values()):
             raise _NotTaken("its weights were made under torch.inference_mode(), where changes cannot be seen")
@@ -124,6 +137,9 @@ class _Graph:
             if any(inputs[i]._version != version for i, version in self._versions):
                 self._plan.weights = {i: inputs[i] for i in self._plan.weights}
                 self._make()
+            for i, number in self._plan.numbers.items():
+                if inputs[i].item() != number:
+                    raise usage_error(f"a number was {number} when it was compiled and is {inputs[i].item()}")
             return self._library.run([inputs[i] for i in self._plan.inputs])
         except (ModelError, SlipwayError) as e:
             if not self._warned:
@@ -150,10 +166,3 @@ def backend(graph_module: Any, example_inputs: Sequence[Any], options: Any = Non
             stacklevel=2,
         )
         return graph_module.forward
-
-
-def register() -> None:
-    """Makes the name known to torch.compile where the package was not installed with its entry point."""
-    registry = importlib.import_module("torch._dynamo.backends.registry")
-    if "slipway" not in registry._COMPILER_FNS:
-        registry.register_backend(backend, name="slipway")

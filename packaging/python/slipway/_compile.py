@@ -10,12 +10,18 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from . import _live
+from ._convert import flags_of
 from ._library import build, not_supported, usage_error
-from ._model import Model, _CPU, _Device, _DType, _Result, _Tensor, _view
+from ._model import _CPU, Model, _Device, _DType, _Result, _Tensor, _view
 from ._program import Option, option_values
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._flags import CompileFlags
 
 _CACHE_BYTES = 10 * 10**9
 _CACHE_VARIABLE = "SLIPWAY_CACHE_BYTES"
@@ -30,7 +36,7 @@ def cache_folder() -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "slipway"
 
 
-def _own_folder() -> Optional[Path]:
+def _own_folder() -> Path | None:
     """The cache's folder, made where it is missing; None where other users could put libraries there or it cannot be
     written."""
     try:
@@ -241,12 +247,12 @@ def library_of(program: Any, name: str, options: Mapping[str, Option], cache: bo
 
 def compile(
     model: Any,
-    args: Optional[Iterable[Any]] = None,
-    kwargs: Optional[Mapping[str, Any]] = None,
+    args: Iterable[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     dynamic: Any = None,
     threads: int = 0,
     cache: bool = True,
-    **options: Option,
+    **options: Unpack[CompileFlags],
 ) -> Compiled:
     """A torch.nn.Module or an ExportedProgram as a native library that is called as the model is:
 
@@ -258,19 +264,20 @@ def compile(
     finds it; $SLIPWAY_CACHE_BYTES (10 GB) bounds the folder. Without `cache` it is a temporary file. It holds a copy of
     the weights: later changes to the model's do not count.
     """
-    for name in ("to", "state", "output"):
-        if options.get(name) not in (None, "so" if name == "to" else None):
+    flags = flags_of(options)
+    for name in ("to", "state"):
+        if flags.get(name) is not None:
             raise usage_error(
                 f"{name} is not for slipway.compile()", "slipway.convert(…, 'model.so') and slipway.load() take it"
             )
     if isinstance(dynamic, str):
-        options["dynamic"], dynamic = dynamic, None
+        flags["dynamic"], dynamic = dynamic, None
     if _live.is_program(model):
         if args is not None or kwargs is not None:
             raise usage_error("args are for modules, and this is an ExportedProgram", "leave args and kwargs out")
         program, name = model, "the program"
         if dynamic is True:
-            options["dynamic"] = "auto"
+            flags["dynamic"] = "auto"
         elif dynamic:
             raise usage_error("dynamic_shapes are for modules", "dynamic=True, or text (docs/shapes.md)")
     elif _live.is_module(model):
@@ -280,5 +287,5 @@ def compile(
             f"a {type(model).__name__} is no model of torch",
             "give a torch.nn.Module or an ExportedProgram; of files: slipway.convert(…, 'model.so') and slipway.load()",
         )
-    path, folder = library_of(program, name, options, cache)
+    path, folder = library_of(program, name, flags, cache)
     return Compiled(program, path, threads, folder)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any
 
 from . import _live
 from ._library import Archive, Progress, usage_error
 from ._program import Option, Result, StrPath, convert_files
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._flags import ConvertFlags
 
 _HOW = "give a path, a torch.nn.Module with args=(…), a torch.export.ExportedProgram or a state dict"
 
@@ -18,14 +23,14 @@ def _is_path(x: Any) -> bool:
     return isinstance(x, (str, os.PathLike))
 
 
-def progress_of(progress: Any) -> Optional[Progress]:
+def progress_of(progress: Any) -> Progress | None:
     """A function of bytes done and bytes in all; a bar with total and update(), as tqdm's, is made one."""
     if progress is None or not hasattr(progress, "update"):
         if progress is not None and not callable(progress):
             raise usage_error(
                 f"progress is a {type(progress).__name__}", "give a function of bytes done and in all, or a tqdm bar"
             )
-        call: Optional[Progress] = progress
+        call: Progress | None = progress
         return call
     shown = 0
 
@@ -38,7 +43,7 @@ def progress_of(progress: Any) -> Optional[Progress]:
     return update
 
 
-def _named(options: Mapping[str, Any]) -> dict[str, Option]:
+def flags_of(options: Mapping[str, Any]) -> dict[str, Option]:
     """Options as flags; an argument that is no flag's value is refused with its name."""
     for name, value in options.items():
         plain = value is None or isinstance(value, (bool, int, float, str, os.PathLike))
@@ -56,12 +61,12 @@ def _export(archive: Archive, output: StrPath, options: Mapping[str, Option], pr
 def convert(
     model: Any,
     output: StrPath,
-    args: Optional[Iterable[Any]] = None,
-    kwargs: Optional[Mapping[str, Any]] = None,
+    args: Iterable[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     dynamic: Any = None,
-    weights: Union[None, StrPath, Iterable[StrPath]] = None,
-    progress: Union[None, Callable[[int, int], object], Any] = None,
-    **options: Option,
+    weights: None | StrPath | Iterable[StrPath] = None,
+    progress: None | Callable[[int, int], object] | Any = None,
+    **options: Unpack[ConvertFlags],
 ) -> Result:
     """Converts a model to the format of `output`'s suffix: .onnx, .so, .pt2, .safetensors.
 
@@ -81,7 +86,7 @@ def convert(
     """
     if not _is_path(output):
         raise usage_error(f"the output is a {type(output).__name__}, not a path", "convert(model, 'model.onnx', …)")
-    flags = _named(options)
+    flags = flags_of(options)
     if weights is not None:
         flags["weights"] = weights if isinstance(weights, (str, os.PathLike)) else list(weights)
     if _live.is_module(model):

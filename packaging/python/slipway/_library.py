@@ -6,9 +6,9 @@ import ctypes
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from ._model import _Device, _DType, _Managed, _Tensor
 from ._program import Diagnostic, Option, SlipwayError, option_values
@@ -70,7 +70,7 @@ def build() -> str:
     return f"{info.st_size}-{info.st_mtime_ns}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _library() -> ctypes.CDLL:
     path = _path()
     try:
@@ -181,12 +181,10 @@ class Archive:
 
     def set_weight(self, name: str, tensor: Lent) -> None:
         self._lent.append(tensor)
-        self._check(
-            self._c.slipway_weight_set(self._handle, 0, name.encode(), ctypes.byref(tensor.managed))
-        )
+        self._check(self._c.slipway_weight_set(self._handle, 0, name.encode(), ctypes.byref(tensor.managed)))
 
     def export(
-        self, output: str, options: Mapping[str, Option], progress: Optional[Progress] = None
+        self, output: str, options: Mapping[str, Option], progress: Progress | None = None
     ) -> tuple[Any, list[Diagnostic]]:
         """The report of `convert --json`, and warnings and notes."""
         handle = self._c.slipway_options_new()

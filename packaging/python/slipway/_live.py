@@ -8,7 +8,7 @@ import importlib
 import io
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any
 
 from ._library import Archive, Lent, not_supported, usage_error
 from ._program import Diagnostic, SlipwayError
@@ -67,9 +67,7 @@ def is_tensors(x: Any) -> bool:
 # ---- Exporting
 
 
-def export(
-    module: Any, args: Optional[Iterable[Any]], kwargs: Optional[Mapping[str, Any]], dynamic: Any
-) -> Any:
+def export(module: Any, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None, dynamic: Any) -> Any:
     """An ExportedProgram. `dynamic`: None for sizes as the arguments have them, True for sizes as free as torch finds
     them to be, else torch.export's dynamic_shapes."""
     torch = importlib.import_module("torch")
@@ -97,7 +95,9 @@ def export(
     try:
         shapes = _free_shapes(torch, module, args, kwargs) if dynamic is True else dynamic or None
     except TypeError as e:
-        raise usage_error(f"the arguments do not fit {name}.forward: {e}", "give args and kwargs as it takes them")
+        raise usage_error(
+            f"the arguments do not fit {name}.forward: {e}", "give args and kwargs as it takes them"
+        ) from e
     failures: list[tuple[str, Exception]] = []
     with torch.no_grad():
         for strict in (False, True):
