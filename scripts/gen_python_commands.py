@@ -177,7 +177,7 @@ def function(command):
     return lines
 
 
-COMMANDS_HEAD = '''"""The program's commands as functions. Written by scripts/gen_python_commands.py from the table of flags."""
+COMMANDS_HEAD = '''"""The commands as functions. Written by scripts/gen_python_commands.py from the table of flags."""
 
 from __future__ import annotations
 

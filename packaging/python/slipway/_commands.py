@@ -1,4 +1,4 @@
-"""The program's commands as functions. Written by scripts/gen_python_commands.py from the table of flags."""
+"""The commands as functions. Written by scripts/gen_python_commands.py from the table of flags."""
 
 from __future__ import annotations
 

@@ -259,10 +259,10 @@ def compile(
         fast = slipway.compile(model, (x,), dynamic=True)
         y = fast(x)
 
-    `args`, `kwargs` and `dynamic` are as for convert(), `options` its flags for a .so. The library is kept in the user's
-    cache folder ($XDG_CACHE_HOME/slipway) by a digest of the graph, the weights and the options, so that the next process
-    finds it; $SLIPWAY_CACHE_BYTES (10 GB) bounds the folder. Without `cache` it is a temporary file. It holds a copy of
-    the weights: later changes to the model's do not count.
+    `args`, `kwargs` and `dynamic` are as for convert(), `options` its flags for a .so. The library is kept in the
+    user's cache folder ($XDG_CACHE_HOME/slipway) by a digest of the graph, the weights and the options, so that the
+    next process finds it; $SLIPWAY_CACHE_BYTES (10 GB) bounds the folder. Without `cache` it is a temporary file. It
+    holds a copy of the weights: later changes to the model's do not count.
     """
     flags = flags_of(options)
     for name in ("to", "state"):

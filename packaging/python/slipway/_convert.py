@@ -70,9 +70,9 @@ def convert(
 ) -> Result:
     """Converts a model to the format of `output`'s suffix: .onnx, .so, .pt2, .safetensors.
 
-    `model` is a file (several as a list, several programs of one archive as a mapping by name), a torch.nn.Module, which
-    is exported with `args` and `kwargs`, an ExportedProgram, or a state dict. What is in memory is written from there:
-    weights are not copied.
+    `model` is a file (several as a list, several programs of one archive as a mapping by name), a torch.nn.Module,
+    which is exported with `args` and `kwargs`, an ExportedProgram, or a state dict. What is in memory is written from
+    there: weights are not copied.
 
     dynamic   of modules: True for sizes as free as torch.export finds them to be, or its dynamic_shapes. Of files and
               programs: True or "auto", or text as --dynamic takes it (docs/shapes.md).
