@@ -197,6 +197,7 @@ from ._program import StrPath'''
 
 def main():
     program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    project = pathlib.Path(__file__).resolve().parent.parent / "pyproject.toml"
     commands = read(program)
     # Those that are arguments of the functions themselves.
     flags = [f for f in arguments_of(commands["convert"]) if f.name not in ("output", "weights", "dynamic")]
@@ -210,8 +211,19 @@ def main():
         ("_flags.py", FLAGS_HEAD, dicts),
     ):
         text = "\n\n\n".join([head, *("\n".join(part) for part in parts)]) + "\n"
-        form = [sys.executable, "-m", "ruff", "format", "--no-cache", "--stdin-filename", name, "-"]
-        done = subprocess.run(form, input=text, check=True, capture_output=True, text=True, cwd=folder)
+        form = [
+            sys.executable,
+            "-m",
+            "ruff",
+            "format",
+            "--no-cache",
+            "--config",
+            project,
+            "--stdin-filename",
+            name,
+            "-",
+        ]
+        done = subprocess.run(form, input=text, check=True, capture_output=True, text=True)
         (folder / name).write_text(done.stdout, encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from . import _live
 from ._convert import flags_of
 from ._library import build, not_supported, usage_error
 from ._model import _CPU, Model, _Device, _DType, _Result, _Tensor, _view
-from ._program import Option, option_values
+from ._program import Diagnostic, Option, option_values
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -203,14 +203,15 @@ class Compiled:
         return self._tree.tree_unflatten(self._library.run(flat), self._out_spec)
 
 
-def _refuse_updates(program: Any) -> None:
-    signature = program.graph_signature
-    updated = list(signature.buffers_to_mutate.values())
-    updated += list(getattr(signature, "user_inputs_to_mutate", {}).values())
-    updated += list(getattr(signature, "parameters_to_mutate", {}).values())
-    if updated:
+_DROPPED_STATE = "SW2010"
+
+
+def _refuse_updates(diagnostics: Iterable[Diagnostic]) -> None:
+    """A function of its arguments has no state: what the library would forget is an error here."""
+    dropped = [d.cause for d in diagnostics if d.id == _DROPPED_STATE]
+    if dropped:
         raise not_supported(
-            f"the program updates {', '.join(updated[:5])}, which a library that is called as a function does not",
+            f"the model has a state, which a compiled one does not keep: {'; '.join(dropped[:5])}",
             "model.eval() where these are statistics of norms; else slipway.convert(…, 'm.so', state='auto') and "
             "slipway.load()",
         )
@@ -218,7 +219,6 @@ def _refuse_updates(program: Any) -> None:
 
 def library_of(program: Any, name: str, options: Mapping[str, Option], cache: bool) -> tuple[Path, Any]:
     """The program's library, of the cache where it is there; and the temporary folder that it is in otherwise."""
-    _refuse_updates(program)
     graph, lent = _live.graph_bytes(program, samples=False)
     folder = _own_folder() if cache else None
     temporary = None
@@ -238,8 +238,16 @@ def library_of(program: Any, name: str, options: Mapping[str, Option], cache: bo
             return path, None
         except OSError:
             pass
+    # Under another name until it is known to be right: other processes look for this one.
+    part = path.with_name(f"{path.stem}-{os.urandom(8).hex()}.so")
     with _live.open_program(graph, lent, name) as archive:
-        archive.export(os.fspath(path), {**options, "to": "so"})
+        _, diagnostics = archive.export(os.fspath(part), {**options, "to": "so"})
+    try:
+        _refuse_updates(diagnostics)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     if temporary is None:
         _make_room(folder, path)
     return path, temporary
