@@ -45,13 +45,13 @@ class Everything(nn.Module):
         self.upper, self.lower = nn.Parameter(whole[:32]), nn.Parameter(whole[32:])
         self.turned = nn.Parameter(torch.randn(32, 48).t()[:32].t())
         self.spread = nn.Parameter(torch.randn(1, 32).expand(5, 32), requires_grad=False)
-        self.register_buffer("half", torch.randn(32).bfloat16(), persistent=False)
+        self.register_buffer("small", torch.randn(32).bfloat16(), persistent=False)
         self.register_buffer("count", torch.tensor(3))
         self.constant = torch.arange(32.0)
 
     def forward(self, x, pair, scale=2):
         y = self.second(self.first(x)) @ self.upper + x @ self.lower + self.turned.sum(0) + self.spread.sum(0)
-        return {"y": y * scale + self.half + self.constant * self.count, "none": None, "n": scale}, pair[0] - pair[1]
+        return {"y": y * scale + self.small + self.constant * self.count, "none": None, "n": scale}, pair[0] - pair[1]
 
 
 def everything(n):
@@ -87,7 +87,7 @@ def test_module_to_every_format(library, tmp_path):
     assert set(program.state_dict) == set(module.state_dict())
     for name, tensor in module.state_dict().items():
         assert program.state_dict[name].dtype == tensor.dtype and torch.equal(program.state_dict[name], tensor)
-    assert program.constants["half"].dtype == torch.bfloat16
+    assert program.constants["small"].dtype == torch.bfloat16
 
     library.convert(module, tmp_path / "m.safetensors", args=args, include="first|upper")
     written = load_file(tmp_path / "m.safetensors")
@@ -178,7 +178,7 @@ ENCODER = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     "module, sizes",
     [
         (CONVS, [(2, 3, 12, 12), (3, 3, 15, 9)]),
-        (RECURRENT, [(2, 5, 8), (4, 7, 8)]),
+        (RECURRENT, [(2, 5, 8), (4, 5, 8)]),
         (ENCODER, [(2, 5, 32), (3, 8, 32)]),
     ],
     ids=["convolutions", "lstm", "transformer"],
@@ -273,7 +273,7 @@ def test_what_is_not_taken(library, tmp_path, model, arguments, said):
 def test_errors_of_the_library(library, tmp_path):
     class Odd(nn.Module):
         def forward(self, x):
-            return torch.linalg.eig(x)[0]
+            return torch.linalg.eigvals(x).abs().sum()
 
     with pytest.raises(library.SlipwayError) as e:
         library.convert(Odd(), tmp_path / "m.onnx", args=(torch.randn(3, 3),))

@@ -52,9 +52,9 @@ def flags_of(options: Mapping[str, Any]) -> dict[str, Option]:
     return dict(options)
 
 
-def _export(archive: Archive, output: StrPath, options: Mapping[str, Option], progress: Any) -> Result:
+def _export(archive: Archive, output: StrPath, options: Mapping[str, Option], progress: Progress | None) -> Result:
     with archive:
-        report, diagnostics = archive.export(os.fspath(output), options, progress_of(progress))
+        report, diagnostics = archive.export(os.fspath(output), options, progress)
     return Result(Path(output), report, tuple(diagnostics))
 
 
@@ -86,7 +86,7 @@ def convert(
     """
     if not _is_path(output):
         raise usage_error(f"the output is a {type(output).__name__}, not a path", "convert(model, 'model.onnx', …)")
-    flags = flags_of(options)
+    flags, progress = flags_of(options), progress_of(progress)
     if weights is not None:
         flags["weights"] = weights if isinstance(weights, (str, os.PathLike)) else list(weights)
     if _live.is_module(model):
