@@ -3,6 +3,7 @@
 #include "capi/model.h"
 #include "driver/edge/format.h"
 #include "driver/edge/target.h"
+#include "importers/dlpack/dlpack.h"
 #include "ir/clone.h"
 #include "ir/verify.h"
 
@@ -21,15 +22,22 @@ class ModelReader : public driver::Reader {
     ir::Archive archive;
     archive.producer = model_.archive.producer;
     archive.extra_files = model_.archive.extra_files;
+    std::vector<ir::TensorRef*> tensors;
     for (const ir::Program* p : Chosen()) {
       archive.programs.push_back(ir::Clone(*p));
+      for (auto& [name, tensor] : archive.programs.back()->weights) tensors.push_back(&tensor);
     }
+    importers::ShareStorages(tensors);
     return archive;
   }
 
   absl::StatusOr<ir::TensorSet> Tensors(const std::string&, const std::string&) const override {
-    if (model_.weights_alone) return model_.tensors;
-    return driver::WeightsOf(Chosen());
+    auto set = model_.weights_alone ? absl::StatusOr<ir::TensorSet>(model_.tensors) : driver::WeightsOf(Chosen());
+    if (!set.ok()) return set.status();
+    std::vector<ir::TensorRef*> tensors;
+    for (auto& [name, tensor] : set->tensors) tensors.push_back(&tensor);
+    importers::ShareStorages(tensors);
+    return set;
   }
 
   std::string Digest(const std::string&) const override { return model_.file ? driver::SourceDigest(model_.file) : ""; }
@@ -50,7 +58,7 @@ bool HasProgram(const slipway_archive& model, size_t program) {
   return program == SLIPWAY_ALL_PROGRAMS || (model.weights_alone ? program == 0 : model.Program(program) != nullptr);
 }
 
-Outcome Export(const slipway_archive& model, size_t program, const char* path, const slipway_options* options,
+Outcome Export(slipway_archive& model, size_t program, const char* path, const slipway_options* options,
                slipway_export_info* info) {
   if (!path) return Usage("the path is NULL");
   if (!HasProgram(model, program)) return Usage(text::StrCat("there is no program number ", program));
@@ -62,6 +70,7 @@ Outcome Export(const slipway_archive& model, size_t program, const char* path, c
   driver::ConvertSummary summary;
   Outcome out = driver::Convert(o, &summary, ModelReader(model, program));
   AddNotes(summary.lines, &out);
+  model.report = out.code == driver::kDone ? driver::ToJson(o, summary) : "";
   if (info) {
     slipway_export_info full = {};
     full.nodes_before = summary.nodes_before;
@@ -134,6 +143,12 @@ int slipway_verify(slipway_archive* model, size_t program) {
 int slipway_export(slipway_archive* model, size_t program, const char* path, const slipway_options* options,
                    slipway_export_info* info) {
   return capi::Call(model, [&] { return capi::Export(*model, program, path, options, info); });
+}
+
+int slipway_export_report(slipway_archive* model, const char** json) {
+  if (!model || !json || model->report.empty()) return SLIPWAY_USAGE;
+  *json = model->report.c_str();
+  return SLIPWAY_OK;
 }
 
 }  // extern "C"

@@ -28,6 +28,13 @@ int Record(slipway_archive* model, Outcome outcome) {
 
 namespace {
 
+Outcome OpenPrograms(const driver::Source& source, slipway_archive* model) {
+  auto archive = driver::OpenArchive(source);
+  if (!archive.ok()) return driver::Fail(archive.status(), source.path);
+  model->archive = *std::move(archive);
+  return {};
+}
+
 Outcome Open(const char* path, const slipway_options* options, slipway_archive* model) {
   if (!path) return Usage("the path is NULL");
   model->path = path;
@@ -38,17 +45,27 @@ Outcome Open(const char* path, const slipway_options* options, slipway_archive* 
   auto format = driver::FormatOf(*source);
   if (!format.ok()) return driver::Fail(format.status(), path);
   model->format = (*format)->name;
-  if (!(*format)->tensors) {
-    auto archive = driver::OpenArchive(*source);
-    if (!archive.ok()) return driver::Fail(archive.status(), path);
-    model->archive = *std::move(archive);
-    return {};
-  }
+  if (!(*format)->tensors) return OpenPrograms(*source, model);
   auto tensors = driver::OpenWholeTensors(path, options ? options->convert.key : "");
   if (!tensors.ok()) return driver::Fail(tensors.status(), path);
   model->tensors = *std::move(tensors);
   model->weights_alone = true;
   return {};
+}
+
+// The file of memory is no file that outputs could name as where they come from: its weights come later.
+Outcome OpenBytes(const void* data, size_t size, const char* name, slipway_archive* model) {
+  if (!data || !name) return Usage(data ? "the name is NULL" : "the data is NULL");
+  model->path = name;
+  model->bytes = size;
+  auto file = io::MappedFile::OfBytes(name, {static_cast<const uint8_t*>(data), size});
+  if (!file.ok()) return driver::Fail(file.status(), name);
+  const driver::Source source = {name, *std::move(file)};
+  auto format = driver::FormatOf(source);
+  if (!format.ok()) return driver::Fail(format.status(), name);
+  model->format = (*format)->name;
+  if (!(*format)->programs) return driver::Fail(absl::UnimplementedError("weights alone, without a program"), name);
+  return OpenPrograms(source, model);
 }
 
 slipway_archive* NewModel(slipway_archive** out) {
@@ -75,6 +92,13 @@ int slipway_open(const char* path, const slipway_options* options, slipway_archi
   slipway_archive* model = capi::NewModel(out);
   if (!model) return SLIPWAY_NO_MEMORY;
   return capi::Call(model, [&] { return capi::Open(path, options, model); });
+}
+
+int slipway_open_bytes(const void* data, size_t size, const char* name, const slipway_options*, slipway_archive** out) {
+  if (!out) return SLIPWAY_USAGE;
+  slipway_archive* model = capi::NewModel(out);
+  if (!model) return SLIPWAY_NO_MEMORY;
+  return capi::Call(model, [&] { return capi::OpenBytes(data, size, name, model); });
 }
 
 int slipway_new(slipway_archive** out) {

@@ -46,7 +46,7 @@ struct slipway_archive {
   std::string error;
   bool no_memory = false;
 
-  std::string json, text;  // what slipway_inspect() and slipway_text() returned
+  std::string json, text, report;  // what slipway_inspect(), slipway_text() and slipway_export_report() returned
   // Made when asked for, by program and role; dropped by Changed().
   mutable std::map<std::pair<size_t, int>, std::vector<ValueRow>> values;
 

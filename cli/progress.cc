@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "base/byte_count.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
@@ -40,18 +39,7 @@ void PrintSummary(const std::string& output, bool dry_run, const driver::Convert
 }
 
 absl::Status PrintJson(const driver::ConvertOptions& o, const driver::ConvertSummary& s) {
-  json::Writer w;
-  w.BeginObject().Key("version").Int(1).Key("output").String(o.output).Key("dry_run").Bool(o.dry_run);
-  if (s.tensors > 0)
-    w.Key("tensors").Int(s.tensors);
-  else
-    w.Key("nodes_before").Int(s.nodes_before).Key("nodes").Int(s.nodes_after);
-  w.Key("dims").BeginArray();
-  for (const std::string& dim : s.dims) w.String(dim);
-  w.EndArray().Key("weight_bytes").Int(s.weight_bytes).Key("bytes_written").Int(s.bytes_written);
-  w.Key("seconds").Double(s.seconds).Key("peak_bytes").Int(s.peak_rss).Key("notes").BeginArray();
-  for (const std::string& line : s.lines) w.String(line);
-  return WriteOut(w.EndArray().EndObject().Take() + "\n");
+  return WriteOut(driver::ToJson(o, s));
 }
 
 absl::Status WriteOut(std::string_view text) {

@@ -29,8 +29,28 @@ install(FILES LICENSE README.md CHANGELOG.md ${SLIPWAY_LICENCES} TYPE DOC)
 install(DIRECTORY docs TYPE DOC FILES_MATCHING PATTERN *.md PATTERN *.svg)
 install(DIRECTORY schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/slipway FILES_MATCHING PATTERN *.schema.json)
 
-# In a wheel (pyproject.toml) the program lies beside the package's Python files.
-install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+# In a wheel (pyproject.toml) the program lies beside the package's Python files. Where libslipway.so needs no other
+# libraries it holds all of the code, for models in memory, and the program is what calls it; else the wheel has the
+# program that stands alone. A wheel has no links: the library is there once, by its soname.
+if(SLIPWAY_ARCHIVES)
+  add_executable(slipway_over_library cli/main.cc)
+  slipway_see_public_headers(slipway_over_library)
+  target_link_libraries(slipway_over_library PRIVATE slipway_shared)
+  slipway_runs_on_old_glibc(slipway_over_library)
+  set_target_properties(slipway_over_library PROPERTIES
+    OUTPUT_NAME slipway RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel_program
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib")
+  add_custom_target(wheel_files DEPENDS slipway_over_library)
+  install(TARGETS slipway_over_library DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(FILES $<TARGET_FILE:slipway_shared> DESTINATION slipway/lib RENAME $<TARGET_SONAME_FILE_NAME:slipway_shared>
+    COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(CODE "execute_process(COMMAND ${CMAKE_STRIP}
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/slipway/lib/$<TARGET_SONAME_FILE_NAME:slipway_shared>\"
+    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT wheel EXCLUDE_FROM_ALL)
+else()
+  add_custom_target(wheel_files DEPENDS slipway)
+  install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
 # Of the documents those that users look things up in: a wheel has 12 MB at most.
 install(DIRECTORY docs DESTINATION slipway/share/doc/slipway COMPONENT wheel EXCLUDE_FROM_ALL
   FILES_MATCHING PATTERN *.md PATTERN guide EXCLUDE PATTERN design EXCLUDE PATTERN architecture.md EXCLUDE

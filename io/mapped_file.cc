@@ -32,6 +32,27 @@ absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Open(std::string_view pa
   // O_NONBLOCK: opening a pipe without a writer must not hang before it can be refused.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return IoError(errno, "cannot open", path);
+  return Map(std::move(path), fd);
+}
+
+absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::OfBytes(std::string_view name,
+                                                                absl::Span<const uint8_t> bytes) {
+  const int fd = memfd_create("slipway", MFD_CLOEXEC);
+  if (fd < 0) return IoError(errno, "cannot make a file in memory", std::string(name));
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int error = errno;
+      close(fd);
+      return IoError(error, "cannot fill a file in memory", std::string(name));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return Map(std::string(name), fd);
+}
+
+absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Map(std::string path, int fd) {
   std::shared_ptr<MappedFile> file(new MappedFile(path, fd, nullptr, 0));  // owns fd from here on
   struct stat info;
   if (fstat(fd, &info) != 0) return IoError(errno, "cannot stat", path);

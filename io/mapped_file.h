@@ -22,6 +22,8 @@ class MappedFile {
   // Opens and maps `path`. Errors: IoError() (io/io_error.h), NotFound where there is none;
   // InvalidArgument where `path` is not a regular file (a directory, a pipe, a device).
   static absl::StatusOr<std::shared_ptr<MappedFile>> Open(std::string_view path);
+  // A copy of `bytes` as a file that is in memory alone and goes with this object; `name` is its path() for messages.
+  static absl::StatusOr<std::shared_ptr<MappedFile>> OfBytes(std::string_view name, absl::Span<const uint8_t> bytes);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -41,6 +43,8 @@ class MappedFile {
   void Release(uint64_t offset, uint64_t size) const;
 
  private:
+  static absl::StatusOr<std::shared_ptr<MappedFile>> Map(std::string path, int fd);  // owns `fd`
+
   MappedFile(std::string path, int fd, const uint8_t* data, uint64_t size)
       : path_(std::move(path)), fd_(fd), data_(data), size_(size) {}
 

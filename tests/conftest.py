@@ -3,10 +3,12 @@
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 
 import pytest
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "samples"))
@@ -36,6 +38,43 @@ def slipway():
         return done
 
     return call
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The Python package, imported from a folder that is laid out as an installed wheel."""
+    binary = pathlib.Path(os.environ.get("SLIPWAY", ROOT / "build" / "slipway"))
+    site = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "packaging" / "python" / "slipway", site / "slipway")
+    (site / "slipway" / "bin").mkdir()
+    os.symlink(binary, site / "slipway" / "bin" / "slipway")
+    (site / "slipway" / "lib").mkdir()
+    os.symlink(binary.parent / "libslipway.so", site / "slipway" / "lib" / "libslipway.so.0")
+    (site / "slipway-0.dist-info").mkdir()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (site / "slipway-0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: slipway\nVersion: 0\n")
+    (site / "slipway-0.dist-info" / "entry_points.txt").write_text(
+        "".join(
+            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in entries.items())
+            for group, entries in project["entry-points"].items()
+        )
+    )
+    sys.path.insert(0, str(site))
+    for name in [n for n in sys.modules if n.partition(".")[0] == "slipway"]:
+        del sys.modules[name]  # another test's
+    import slipway
+
+    yield slipway
+    sys.path.remove(str(site))
+
+
+@pytest.fixture(scope="module")
+def library(package):
+    """The same where its libslipway.so can be loaded."""
+    folder = pathlib.Path(package.__file__).parent / "lib"
+    if b"__asan_init" in (folder / "libslipway.so.0").read_bytes():
+        pytest.skip("a sanitized library cannot be loaded into Python")
+    return package
 
 
 @pytest.fixture(scope="session")

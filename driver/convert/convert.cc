@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/convert/caches.h"
@@ -269,6 +270,21 @@ absl::Status Run(Conversion& c) {
 SummaryClock::~SummaryClock() {
   summary_->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   summary_->peak_rss = PeakMemory();
+}
+
+std::string ToJson(const ConvertOptions& o, const ConvertSummary& s) {
+  json::Writer w;
+  w.BeginObject().Key("version").Int(1).Key("output").String(o.output).Key("dry_run").Bool(o.dry_run);
+  if (s.tensors > 0)
+    w.Key("tensors").Int(s.tensors);
+  else
+    w.Key("nodes_before").Int(s.nodes_before).Key("nodes").Int(s.nodes_after);
+  w.Key("dims").BeginArray();
+  for (const std::string& dim : s.dims) w.String(dim);
+  w.EndArray().Key("weight_bytes").Int(s.weight_bytes).Key("bytes_written").Int(s.bytes_written);
+  w.Key("seconds").Double(s.seconds).Key("peak_bytes").Int(s.peak_rss).Key("notes").BeginArray();
+  for (const std::string& line : s.lines) w.String(line);
+  return w.EndArray().EndObject().Take() + "\n";
 }
 
 absl::Status Conversion::CheckInputs(const Storages& storages) {

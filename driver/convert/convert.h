@@ -28,6 +28,9 @@ struct ConvertSummary {
   std::shared_ptr<QuantizeReport> quantized;  // what became of weights, with --quantize
 };
 
+// The summary as `convert --json` prints it (schemas/convert.schema.json).
+std::string ToJson(const ConvertOptions& o, const ConvertSummary& summary);
+
 // Replaces the program's weights by those of the files of o.weights; notes go to the summary. Errors as of
 // OpenTensors() and weights::JoinWeights().
 absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary);

@@ -2,10 +2,12 @@
 // checked with overflow-safe arithmetic before an address is computed.
 #include "importers/dlpack/dlpack.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -119,6 +121,42 @@ std::shared_ptr<void> Own(Managed* tensor) {
 }
 
 }  // namespace
+
+// They are found by sorting their address ranges.
+void ShareStorages(const std::vector<ir::TensorRef*>& tensors) {
+  struct Piece {
+    uintptr_t begin, end;
+    ir::TensorRef* tensor;
+  };
+  std::vector<Piece> pieces;
+  for (ir::TensorRef* t : tensors) {
+    const auto* source = std::get_if<io::Bytes>(&t->storage->bytes);
+    if (!source || !std::holds_alternative<io::MemoryRange>(source->source) || source->data().empty()) continue;
+    const auto begin = reinterpret_cast<uintptr_t>(source->data().data());
+    pieces.push_back({begin, begin + source->data().size(), t});
+  }
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  for (size_t first = 0, next; first < pieces.size(); first = next) {
+    uintptr_t end = pieces[first].end;
+    bool shared = true;
+    for (next = first + 1; next < pieces.size() && pieces[next].begin < end; ++next) {
+      end = std::max(end, pieces[next].end);
+      shared = shared && pieces[next].tensor->storage == pieces[first].tensor->storage;
+    }
+    if (shared) continue;
+    auto owners = std::make_shared<std::vector<std::shared_ptr<const ir::Storage>>>();
+    for (size_t i = first; i < next; ++i) owners->push_back(pieces[i].tensor->storage);
+    auto whole = std::make_shared<ir::Storage>();
+    whole->size = end - pieces[first].begin;
+    whole->bytes = io::Bytes(io::MemoryRange{
+        std::shared_ptr<const uint8_t>(std::move(owners), reinterpret_cast<const uint8_t*>(pieces[first].begin)), 0,
+        whole->size});
+    for (size_t i = first; i < next; ++i) {
+      pieces[i].tensor->offset += static_cast<int64_t>(pieces[i].begin - pieces[first].begin);
+      pieces[i].tensor->storage = whole;
+    }
+  }
+}
 
 std::optional<DType> DTypeFromDlpack(DLDataType type) {
   for (size_t t = 1; t < std::size(kElementTypes); ++t)

@@ -4,6 +4,7 @@
 #define SLIPWAY_IMPORTERS_DLPACK_DLPACK_H_
 
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ir/dtype.h"
@@ -23,6 +24,9 @@ namespace slipway::importers {
 // sense.
 absl::StatusOr<ir::TensorRef> FromDlpack(DLManagedTensorVersioned* tensor);
 absl::StatusOr<ir::TensorRef> FromDlpack(DLManagedTensor* tensor);
+
+// Puts tensors in memory whose bytes overlap on one storage, so that tied weights stay tied; those of files stay.
+void ShareStorages(const std::vector<ir::TensorRef*>& tensors);
 
 // Types by their DLPack codes, lanes aside; nullopt where the other side has none.
 std::optional<ir::DType> DTypeFromDlpack(DLDataType type);

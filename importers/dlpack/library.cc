@@ -1,11 +1,9 @@
-// Tensors are asked for one by one; those whose memory overlaps are found by sorting their address ranges and put on
-// one storage, so that tied weights stay tied.
+// Tensors are asked for one by one; those whose memory overlaps are put on one storage, so that tied weights stay tied.
 #include "importers/dlpack/library.h"
 
 #include <dlfcn.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -20,38 +18,6 @@ namespace slipway::importers {
 namespace {
 
 using Next = decltype(&slipway_dlpack_next);
-
-// Puts tensors whose memory overlaps on one storage.
-void ShareStorages(std::map<std::string, ir::TensorRef>& tensors) {
-  struct Piece {
-    uintptr_t begin, end;
-    ir::TensorRef* tensor;
-  };
-  std::vector<Piece> pieces;
-  for (auto& [name, t] : tensors) {
-    const auto bytes = ir::MappedBytes(*t.storage);
-    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-    if (!bytes.empty()) pieces.push_back({begin, begin + bytes.size(), &t});
-  }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-  for (size_t first = 0, next; first < pieces.size(); first = next) {
-    uintptr_t end = pieces[first].end;
-    for (next = first + 1; next < pieces.size() && pieces[next].begin < end; ++next)
-      end = std::max(end, pieces[next].end);
-    if (next == first + 1) continue;
-    auto owners = std::make_shared<std::vector<std::shared_ptr<const ir::Storage>>>();
-    for (size_t i = first; i < next; ++i) owners->push_back(pieces[i].tensor->storage);
-    auto whole = std::make_shared<ir::Storage>();
-    whole->size = end - pieces[first].begin;
-    whole->bytes = io::Bytes(io::MemoryRange{
-        std::shared_ptr<const uint8_t>(std::move(owners), reinterpret_cast<const uint8_t*>(pieces[first].begin)), 0,
-        whole->size});
-    for (size_t i = first; i < next; ++i) {
-      pieces[i].tensor->offset += static_cast<int64_t>(pieces[i].begin - pieces[first].begin);
-      pieces[i].tensor->storage = whole;
-    }
-  }
-}
 
 absl::Status TakeAll(Next next, const std::string& path, void** state, ir::TensorSet* set) {
   for (;;) {
@@ -88,7 +54,9 @@ absl::StatusOr<ir::TensorSet> ReadDlpackLibrary(const std::string& path) {
   absl::Status status = TakeAll(next, path, &state, &set);
   next(&state, nullptr, nullptr);
   if (!status.ok()) return status;
-  ShareStorages(set.tensors);
+  std::vector<ir::TensorRef*> tensors;
+  for (auto& [name, tensor] : set.tensors) tensors.push_back(&tensor);
+  ShareStorages(tensors);
   return set;
 }
 

@@ -51,6 +51,10 @@ typedef enum slipway_status {
 /* "0.1.0". Valid for ever. */
 SLIPWAY_API const char* slipway_version(void);
 
+/* The command line, for programs that are nothing else: it handles signals, prints, and may end the process instead of
+ * returning the exit code. */
+SLIPWAY_API int slipway_main(int argc, char** argv);
+
 /* ---- Options ---- */
 
 /* The flags of `slipway convert`, by their names without the dashes. */
@@ -87,6 +91,11 @@ typedef struct slipway_archive slipway_archive;
  * *model is set on failure too, for its diagnostics, and must be closed: it then has no programs and no weights. Only
  * where memory is out it may be NULL, which every function takes. */
 SLIPWAY_API int slipway_open(const char* path, const slipway_options* options, slipway_archive** model);
+
+/* The same for a program (.pt2) that lies in memory, which is copied; what it is called in messages is `name`. Weights
+ * that it was saved without (on torch's device meta) come by slipway_weight_set(). `options` may be NULL. */
+SLIPWAY_API int slipway_open_bytes(const void* data, size_t size, const char* name, const slipway_options* options,
+                                   slipway_archive** model);
 
 /* A model of weights alone that has none yet: slipway_weight_set() adds them. */
 SLIPWAY_API int slipway_new(slipway_archive** model);
@@ -220,6 +229,9 @@ typedef struct slipway_export_info {
  * notes are left as diagnostics. `options` and `info` may be NULL. */
 SLIPWAY_API int slipway_export(slipway_archive* model, size_t program, const char* path, const slipway_options* options,
                                slipway_export_info* info);
+/* What `slipway convert --json` prints of the latest slipway_export() that succeeded (schemas/convert.schema.json).
+ * Valid until the next export of the model. SLIPWAY_USAGE before there was one. */
+SLIPWAY_API int slipway_export_report(slipway_archive* model, const char** json);
 
 #ifdef __cplusplus
 } /* extern "C" */

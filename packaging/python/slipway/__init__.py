@@ -9,13 +9,17 @@
 Conversions run in a process of their own: what a damaged file could do ends there.
 """
 
+from ._backend import backend
+from ._commands import diff, inspect, minify, quantize, run, shapes, unpack, verify
+from ._compile import Compiled, compile
+from ._convert import convert
 from ._model import Model, ModelError, Value, load
-from ._program import Diagnostic, Result, SlipwayError, convert, inspect, program, quantize, run_command
+from ._program import Diagnostic, Report, Result, SlipwayError, program, run_command
 
 __all__ = [
-    "Diagnostic", "Model", "ModelError", "Result", "SlipwayError", "Value", "convert", "inspect", "load", "program",
-    "quantize",
-    "run_command", "__version__",
+    "Compiled", "Diagnostic", "Model", "ModelError", "Report", "Result", "SlipwayError", "Value", "backend", "compile",
+    "convert", "diff", "inspect", "load", "minify", "program", "quantize", "run", "run_command", "shapes", "unpack",
+    "verify", "__version__",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -120,20 +121,23 @@ class _Result:
     def __init__(self, library: ctypes.CDLL, managed: Any) -> None:
         self._library, self._managed = library, managed  # the library's code deletes: it stays loaded
 
+    def memory(self) -> tuple[Any, tuple[int, ...], _DType]:
+        """The bytes, which keep the result, sizes and dtype; None for no bytes."""
+        t = self._managed.contents.tensor
+        shape = tuple(t.shape[: t.ndim])
+        count = math.prod(shape)
+        if count == 0:
+            return None, shape, t.dtype
+        memory = (ctypes.c_uint8 * (count * t.dtype.bits * t.dtype.lanes // 8)).from_address(t.data + t.byte_offset)
+        setattr(memory, "_owner", self)
+        return memory, shape, t.dtype
+
     def array(self) -> npt.NDArray[Any]:
         import numpy as np
 
-        t = self._managed.contents.tensor
-        shape = tuple(t.shape[d] for d in range(t.ndim))
-        dtype = _numpy_dtype(_name(t.dtype))
-        count = 1
-        for size in shape:
-            count *= size
-        if count == 0:
-            return np.empty(shape, dtype)
-        memory = (ctypes.c_uint8 * (count * t.dtype.bits * t.dtype.lanes // 8)).from_address(t.data + t.byte_offset)
-        setattr(memory, "_owner", self)
-        return np.frombuffer(memory, dtype).reshape(shape)
+        memory, shape, t = self.memory()
+        dtype = _numpy_dtype(_name(t))
+        return np.empty(shape, dtype) if memory is None else np.frombuffer(memory, dtype).reshape(shape)
 
     def __del__(self) -> None:
         self._managed.contents.deleter(self._managed)
@@ -223,13 +227,23 @@ class Model:
                 f"{len(given)} inputs, and the model takes {len(self.inputs)}: {', '.join(v.name for v in self.inputs)}"
             )
         views = [_view(x, v) for x, v in zip(given, self.inputs)]
-        tensors = (ctypes.POINTER(_Tensor) * len(views))(*(ctypes.pointer(t) for t, _ in views))
+        return [result.array() for result in self.run_views([t for t, _ in views])]
+
+    def run_views(self, views: Sequence[_Tensor]) -> list[_Result]:
+        """Runs on tensors whose memory the caller keeps."""
+        tensors = (ctypes.POINTER(_Tensor) * len(views))(*map(ctypes.pointer, views))
         results = (ctypes.POINTER(_Managed) * len(self.outputs))()
         code = self._library.slipway_model_run(
             self._model, tensors, ctypes.c_size_t(len(views)), results, ctypes.c_size_t(len(results))
         )
         self._check(code)
-        return [_Result(self._library, r).array() for r in results]
+        return [_Result(self._library, r) for r in results]
+
+    def __repr__(self) -> str:
+        def show(values: Sequence[Value]) -> str:
+            return ", ".join(f"{v.name}: {v.dtype}[{', '.join(v.dims)}]" for v in values)
+
+        return f"<slipway.Model '{self.path}' ({show(self.inputs)}) -> ({show(self.outputs)})>"
 
     # What a library of `convert --state auto` keeps between runs; `states` names it.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import importlib.util
+import json as _json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Union
@@ -52,6 +53,22 @@ class Result:
     diagnostics: Sequence[Diagnostic] = field(default=())  # warnings and notes
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a command says as JSON (schemas/COMMAND.schema.json). True as a condition where the answer is yes: two
+    models agree, two files are equal."""
+
+    ok: bool
+    data: Any
+    diagnostics: Sequence[Diagnostic] = field(default=(), repr=False)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+
 def program() -> Path:
     """Where the program is."""
     return Path(__file__).parent / "bin" / "slipway"
@@ -67,40 +84,51 @@ def _diagnostics(text: str) -> tuple[list[Diagnostic], str]:
     found, rest = [], []
     for line in text.splitlines():
         try:
-            row = json.loads(line)
+            row = _json.loads(line)
             found.append(Diagnostic(**{key: str(row[key]) for key in ("severity", "id", "cause", "place", "help")}))
         except (ValueError, TypeError, KeyError):
             rest.append(line)
     return found, "\n".join(rest)
 
 
-def run_command(arguments: Sequence[StrPath]) -> tuple[str, list[Diagnostic]]:
-    """Runs `slipway ARGUMENTS`, which takes --diagnostics: its standard output and what it said. SlipwayError for exit
-    codes beyond 0."""
+def _run(arguments: Sequence[StrPath], accepted: Sequence[int]) -> tuple[int, str, list[Diagnostic]]:
     command = [os.fspath(program()), *(os.fspath(a) for a in arguments), "--diagnostics", "json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     diagnostics, rest = _diagnostics(done.stderr)
-    if done.returncode != 0:
+    if done.returncode not in accepted:
         raise SlipwayError(done.returncode, diagnostics, rest)
-    return done.stdout, diagnostics
+    return done.returncode, done.stdout, diagnostics
+
+
+def run_command(arguments: Sequence[StrPath]) -> tuple[str, list[Diagnostic]]:
+    """Runs `slipway ARGUMENTS`, which takes --diagnostics: its standard output and what it said. SlipwayError for exit
+    codes beyond 0."""
+    _, text, diagnostics = _run(arguments, (0,))
+    return text, diagnostics
+
+
+def option_values(options: Mapping[str, Option]) -> Iterator[tuple[str, str | None]]:
+    """The flags that keyword arguments stand for, with a value each; None of switches."""
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        if value is True:
+            yield name, None
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                yield name, f"{key}={item}"
+        elif isinstance(value, (str, os.PathLike)) or not isinstance(value, Sequence):
+            yield name, os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        else:
+            for item in value:
+                yield name, os.fspath(item)
 
 
 def _flags(options: Mapping[str, Option]) -> list[str]:
     flags: list[str] = []
-    for name, value in options.items():
+    for name, value in option_values(options):
         flag = "--" + name.replace("_", "-")
-        if value is None or value is False:
-            continue
-        if value is True:
-            flags.append(flag)
-        elif isinstance(value, Mapping):
-            for key, item in value.items():
-                flags += [flag, f"{key}={item}"]
-        elif isinstance(value, (str, os.PathLike)) or not isinstance(value, Sequence):
-            flags.append(f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
-        else:
-            for item in value:
-                flags += [flag, os.fspath(item)]
+        flags.append(flag if value is None else f"{flag}={value}")
     return flags
 
 
@@ -117,25 +145,39 @@ def _inputs(source: StrPath | Sequence[StrPath] | Mapping[str, StrPath]) -> list
     return [_path(path) for path in source]
 
 
-def convert(source: StrPath | Sequence[StrPath] | Mapping[str, StrPath], output: StrPath, **options: Option) -> Result:
-    """`slipway convert`: options are its flags, with _ for - (docs/cli.md). Several programs for one archive are a
-    mapping by name.
-
-    convert("model.pt2", "model.onnx", weights="model.safetensors", dim_names={"s77": "batch"})
-    """
+def convert_files(
+    source: StrPath | Sequence[StrPath] | Mapping[str, StrPath], output: StrPath, options: Mapping[str, Option]
+) -> Result:
+    """`slipway convert`, in a process of its own."""
     flags = _flags(options)
     report, diagnostics = run_command(["convert", *_inputs(source), "-o", os.fspath(output), "--json", *flags])
-    return Result(Path(output), json.loads(report), tuple(diagnostics))
+    return Result(Path(output), _json.loads(report), tuple(diagnostics))
 
 
-def quantize(source: StrPath | Sequence[StrPath], output: StrPath, config: StrPath, **options: Option) -> Result:
-    """`slipway quantize`: a checkpoint or a program, with a configuration by name or as a file of torchao's JSON."""
-    flags = _flags({"config": config, **options})
-    report, diagnostics = run_command(["quantize", *_inputs(source), "-o", os.fspath(output), "--json", *flags])
-    return Result(Path(output), json.loads(report) if report.strip() else {}, tuple(diagnostics))
+def report(
+    command: str, files: Sequence[StrPath], options: Mapping[str, Option], json: bool, no_is_answer: bool = False
+) -> Report:
+    """A command's report. With `no_is_answer` exit code 1 is one, too. The Python that runs ONNX models is this one, if
+    it can."""
+    if options.get("python", "") is None and importlib.util.find_spec("onnxruntime") and sys.executable:
+        options = {**options, "python": sys.executable}
+    arguments = [command, *map(_path, files), *(["--json"] if json else []), *_flags(options)]
+    code, text, diagnostics = _run(arguments, (0, 1) if no_is_answer else (0,))
+    if code != 0 and not text.strip():
+        raise SlipwayError(code, diagnostics)
+    return Report(code == 0, _json.loads(text) if text.strip() else {}, tuple(diagnostics))
 
 
-def inspect(file: StrPath) -> Any:
-    """`slipway inspect --json`: what is in a file (schemas/inspect.schema.json)."""
-    report, _ = run_command(["inspect", _path(file), "--json"])
-    return json.loads(report)
+def result(
+    command: str, files: Sequence[StrPath | Sequence[StrPath]], options: Mapping[str, Option], json: bool
+) -> Result:
+    """A command's that writes a file."""
+    text, diagnostics = run_command([command, *_inputs(files[0]), *(["--json"] if json else []), *_flags(options)])
+    output = options["output"]
+    assert isinstance(output, (str, os.PathLike))
+    return Result(Path(output), _json.loads(text) if text.strip() else {}, tuple(diagnostics))
+
+
+def parsed(command: str, files: Sequence[StrPath], options: Mapping[str, Option], json: bool) -> Any:
+    """A command's report as it is printed."""
+    return report(command, files, options, json).data

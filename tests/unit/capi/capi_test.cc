@@ -77,6 +77,56 @@ class CApi : public ::testing::Test {
   }
 };
 
+// A program in memory: named in messages as the caller calls it, exported with its report.
+TEST_F(CApi, ProgramInMemory) {
+  const char* report = nullptr;
+  ASSERT_EQ(slipway_open_bytes(kNet, sizeof kNet - 1, "the net", nullptr, &model_), SLIPWAY_OK)
+      << slipway_error(model_);
+  EXPECT_EQ(slipway_program_count(model_), 1u);
+  EXPECT_EQ(slipway_export_report(model_, &report), SLIPWAY_USAGE);
+  ASSERT_EQ(slipway_export(model_, 0, Path("out.onnx").c_str(), nullptr, nullptr), SLIPWAY_OK) << slipway_error(model_);
+  ASSERT_EQ(slipway_export_report(model_, &report), SLIPWAY_OK);
+  EXPECT_NE(std::string(report).find("\"nodes\":"), std::string::npos) << report;
+  const std::string from_memory = Read("out.onnx");
+  slipway_close(model_);
+  Open();
+  ASSERT_EQ(slipway_export(model_, 0, Path("a.onnx").c_str(), nullptr, nullptr), SLIPWAY_OK) << slipway_error(model_);
+  EXPECT_EQ(from_memory.size() < Read("a.onnx").size(), true);  // without the digest of a file
+
+  slipway_close(model_);
+  EXPECT_EQ(slipway_open_bytes("PK no archive", 13, "the net", nullptr, &model_), SLIPWAY_BAD_INPUT);
+  slipway_diagnostic d = {};
+  d.struct_size = sizeof d;
+  ASSERT_EQ(slipway_diagnostic_get(model_, slipway_diagnostic_count(model_) - 1, &d), SLIPWAY_OK);
+  EXPECT_STREQ(d.place, "the net");
+  slipway_close(model_);
+  EXPECT_EQ(slipway_open_bytes(nullptr, 1, "the net", nullptr, &model_), SLIPWAY_USAGE);
+  slipway_close(model_);
+  EXPECT_EQ(slipway_open_bytes(kNet, sizeof kNet - 1, nullptr, nullptr, &model_), SLIPWAY_USAGE);
+  slipway_close(model_);
+  EXPECT_EQ(slipway_open_bytes("", 0, "empty", nullptr, &model_), SLIPWAY_BAD_INPUT);
+}
+
+// Tensors that overlap are written once, as tied weights of files are.
+TEST_F(CApi, TiedWeights) {
+  Versioned first({4, 8}), second({4, 8});
+  second.managed.dl_tensor.data = first.numbers.data();
+  ASSERT_EQ(slipway_new(&model_), SLIPWAY_OK);
+  ASSERT_EQ(slipway_weight_set(model_, 0, "a", &first.managed), SLIPWAY_OK);
+  ASSERT_EQ(slipway_weight_set(model_, 0, "b", &second.managed), SLIPWAY_OK);
+  slipway_options* options = slipway_options_new();
+  ASSERT_EQ(slipway_options_set(options, "tied", "drop"), SLIPWAY_OK);
+  ASSERT_EQ(slipway_export(model_, 0, Path("out.safetensors").c_str(), options, nullptr), SLIPWAY_OK)
+      << slipway_error(model_);
+  slipway_options_free(options);
+  EXPECT_EQ(Read("out.safetensors").find("\"b\""), std::string::npos);
+  EXPECT_EQ(first.released + second.released, 0);  // the model has them still
+  slipway_close(model_);
+  model_ = nullptr;
+  EXPECT_EQ(first.released, 1);
+  EXPECT_EQ(second.released, 1);
+}
+
 TEST_F(CApi, NothingToWorkOn) {
   EXPECT_EQ(slipway_open("x", nullptr, nullptr), SLIPWAY_USAGE);
   EXPECT_EQ(slipway_new(nullptr), SLIPWAY_USAGE);
