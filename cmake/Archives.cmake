@@ -5,7 +5,7 @@
 set(SLIPWAY_ARCHIVES "")
 set(archives ${CMAKE_SOURCE_DIR}/build/deps/archives)
 if(EXISTS ${archives}/packages AND SLIPWAY_SIMDJSON_ARCHIVE AND SLIPWAY_DEFLATE_ARCHIVE AND SLIPWAY_ZLIB_ARCHIVE
-  AND NOT SLIPWAY_SANITIZE)
+  AND SLIPWAY_PNG_ARCHIVE AND SLIPWAY_JPEG_ARCHIVE AND NOT SLIPWAY_SANITIZE)
   # They fit the headers of the packages that they were built for.
   file(STRINGS ${archives}/packages built_for)
   execute_process(COMMAND dpkg-query -W "-f=\${source:Package}=\${source:Version};"
