@@ -41,9 +41,10 @@ using ir::Node;
 using ir::Value;
 
 absl::Status CheckOptions(const ConvertOptions& o) {
-  if (o.calibration.empty())
+  RETURN_IF_ERROR(Samples::CheckOptions(o));
+  if (!Samples::Given(o))
     return UsageError(text::StrCat(o.quantize, " looks at activations"),
-                      "--calibration FILE.safetensors gives inputs to run the program on");
+                      "--calibration FILE.safetensors, or --calibration-images, gives inputs to run the program on");
   std::vector<std::string_view> others;
   if (!o.embeddings.empty()) others.push_back("--embeddings");
   if (!o.error_budget.empty()) others.push_back("--error-budget");
@@ -225,11 +226,11 @@ class Quantizer {
       for (size_t k = 0; k < p_.input_specs.size(); ++k) {
         const ir::Type& type = p_.graph->inputs()[k]->type();
         if (p_.input_specs[k].kind != ir::InputSpec::kUser || type.kind == ir::Type::kConstant) continue;
-        const ir::TensorRef& t = samples[i][j++];
-        for (size_t d = 0; d < t.sizes.size() && d < type.sizes.size(); ++d)
+        const std::vector<int64_t> of_sample = samples.SizesOf(i, j++);
+        for (size_t d = 0; d < of_sample.size() && d < type.sizes.size(); ++d)
           if (!type.sizes[d].constant() && !type.sizes[d].name().empty()) {
             int64_t& most = sizes[std::string(type.sizes[d].name())];
-            most = std::max(most, t.sizes[d]);
+            most = std::max(most, of_sample[d]);
           }
       }
     }
@@ -279,12 +280,13 @@ class Quantizer {
     if (!prepared.ok()) return prepared.status();
     for (size_t i = 0; i < samples.size(); ++i) {
       const std::string where = text::StrCat("sample ", i, " of calibration data");
-      auto values = (*prepared)->Run(samples[i]);
+      ASSIGN_OR_RETURN(const std::vector<ir::TensorRef> sample, samples.Read(i));
+      auto values = (*prepared)->Run(sample);
       if (!values.ok()) return WithPlace(values.status(), where);
       const auto tensor = [&](const Value* v) -> const ir::TensorRef& {
         const Origin& o = origins.at(v);
         return o.kind == Origin::kConstant ? Constant(v)
-               : o.kind == Origin::kInput  ? samples[i][o.index]
+               : o.kind == Origin::kInput  ? sample[o.index]
                                            : (*values)[o.index];
       };
       RETURN_IF_ERROR(quantizer::InParallel(Threads(options_), last - first, [&](size_t g) -> absl::Status {
@@ -439,7 +441,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
     if (n->op_name().starts_with("quantized_decomposed."))
       return WithHelp(absl::InvalidArgumentError("the program is quantized already"),
                       "its float program can be; slipway convert takes it as it is");
-  ASSIGN_OR_RETURN(const Samples samples, Samples::Open(p, o.calibration));
+  ASSIGN_OR_RETURN(const Samples samples, Samples::Open(p, o));
 
   pt2e::Selection selection;
   ASSIGN_OR_RETURN(selection.in_place, MakeFunctional(p));

@@ -24,8 +24,8 @@ inline constexpr int64_t kMostPixels = int64_t{1} << 26;
 // channel become RGB of 8 bits, transparency is dropped, orientation and color profiles are not applied: as in Pillow.
 //
 // InvalidArgument for another file and one that is damaged or cut off, Unimplemented for grey PNG of 16 bits, whose
-// numbers Pillow clips, and for other numbers of channels, OutOfRange above kMostPixels. Nothing is allocated for pixels
-// that a file of its length cannot hold.
+// numbers Pillow clips, and for other numbers of channels, OutOfRange above kMostPixels. Nothing is allocated for
+// pixels that a file of its length cannot hold.
 absl::StatusOr<Image> ReadImage(absl::Span<const uint8_t> file);
 
 // A part of a larger image.

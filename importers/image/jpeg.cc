@@ -1,5 +1,5 @@
-// JPEG by libjpeg, with its default settings, which are Pillow's. Its errors leave by longjmp, as libpng's (png.cc), and
-// damage is a warning to it, behind which it makes pixels up: here it is an error.
+// JPEG by libjpeg, with its default settings, which are Pillow's. Its errors leave by longjmp, as libpng's (png.cc),
+// and damage is a warning to it, behind which it makes pixels up: here it is an error.
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
