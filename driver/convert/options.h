@@ -326,8 +326,9 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::mean>("mean", kPrograms, "R,G,B", "with `--calibration-images`: the mean of each channel"),
     Flag<&O::std>("std", kPrograms, "R,G,B", "with `--calibration-images`: the standard deviation of each channel"),
     Flag<&O::image_size>(
-        "size", kPrograms, "N|N:CROP|HxW",
-        "with `--calibration-images`: the shorter side is resized to N and the center cut out, or both sides resized"),
+        "size", kPrograms, "SIZE",
+        "with `--calibration-images`: `224`, the shorter side is resized and the center cut out; `256:224`, the center "
+        "is smaller; or `HEIGHTxWIDTH`"),
     Flag<&O::limit>("limit", kPrograms, "N", "with `--calibration-images`: only the first N"),
     Flag<&O::error_budget>(
         "error-budget", kAll, "SHARE",

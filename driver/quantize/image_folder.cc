@@ -137,6 +137,9 @@ absl::StatusOr<ir::TensorRef> ImageFolder::Read(size_t i) const {
   auto file = io::MappedFile::Open(paths_[i]);
   if (!file.ok()) return WithPlace(file.status(), paths_[i]);
   auto image = importers::ReadImage((*file)->data());
+  if (absl::IsOutOfRange(image.status()))
+    return WithHelp(WithPlace(absl::UnimplementedError(image.status().message()), text::Printable(paths_[i])),
+                    "make it smaller, or take it out of the folder");
   if (!image.ok())
     return WithHelp(WithPlace(image.status(), text::Printable(paths_[i])),
                     absl::IsInvalidArgument(image.status()) ? "take it out of the folder, or replace it"
