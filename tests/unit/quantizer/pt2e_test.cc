@@ -22,8 +22,8 @@ namespace {
 
 TEST(Recipe, NamesAreReadAndPrinted) {
   for (std::string_view name :
-       {"pt2e-x86", "pt2e-x86:per-tensor", "pt2e-x86:reduce-range,observer=min-max,match=operators", "pt2e-x86:reduce-range,dynamic",
-        "pt2e-xnnpack", "pt2e-xnnpack:per-channel,observer=moving-average"}) {
+       {"pt2e-x86", "pt2e-x86:per-tensor", "pt2e-x86:reduce-range,observer=min-max,match=operators",
+        "pt2e-x86:reduce-range,dynamic", "pt2e-xnnpack", "pt2e-xnnpack:per-channel,observer=moving-average"}) {
     const auto recipe = ParseRecipe(name);
     ASSERT_TRUE(recipe.ok()) << recipe.status();
     EXPECT_EQ(ShortName(*recipe), name);
