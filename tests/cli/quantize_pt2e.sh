@@ -76,8 +76,9 @@ gives 0 slipway run d.pt2 --inputs in.safetensors --outputs a.safetensors
 gives 0 slipway run d.so --inputs in.safetensors --outputs b.safetensors
 cmp a.safetensors b.safetensors
 # A weight that is made of the input has a range of data all the same.
-sed 's/^  %y: .*/  %m: f32[1,4] = aten.sigmoid.default(self=%l)\n  %y: f32[1,1] = aten.linear.default(input=%l, weight=%m)/' \
-  net.sw > computed.sw
+sigmoid='%m: f32[1,4] = aten.sigmoid.default(self=%l)'
+linear='%y: f32[1,1] = aten.linear.default(input=%l, weight=%m)'
+sed "s/^  %y: .*/  $sigmoid\n  $linear/" net.sw > computed.sw
 gives 2 slipway quantize computed.sw --config pt2e-x86:dynamic -o q.pt2
 says "a layer's weight that is computed of inputs" "--calibration FILE.safetensors"
 gives 0 slipway quantize computed.sw --config pt2e-x86:dynamic --calibration data.safetensors -o computed.pt2

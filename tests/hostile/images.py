@@ -1,4 +1,4 @@
-"""Image files for tests, put together byte by byte: PNG of any kind, and JPEG that Pillow wrote (tests/interop/images)."""
+"""Image files for tests: PNG of any kind and JPEG of many scans, put together byte by byte; files that Pillow wrote."""
 
 import pathlib
 import struct
