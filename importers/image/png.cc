@@ -3,12 +3,19 @@
 #include <png.h>
 
 #include <csetjmp>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 
 #include "base/text.h"
 #include "importers/image/decode.h"
+
+// What libpng's and libjpeg's own reports of errors, which are not used, print to where these are part of a shared
+// library (cmake/Archives.cmake).
+extern "C" {
+std::FILE* slipway_images_stderr = stderr;
+}
 
 namespace slipway::importers {
 namespace {
