@@ -132,8 +132,8 @@ class Exact(torch.fx.Interpreter):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_answers(slipway, tmp_path, name):
-    """200 images get the classes that they get in torch, but for few where the two are no further apart than torch's own
-    results are from the same program in f64: a last integer decides between them."""
+    """200 images get the classes that they get in torch, but for few where the two are no further apart than torch's
+    own results are from the same program in f64: a last integer decides between them."""
     torch.manual_seed(2)
     layers = [conv(3, 20, 3, 1, 1), nn.ReLU(), *LAYERS[name]()]
     channels = nn.Sequential(*layers)(torch.randn(1, 3, 19, 17)).shape[1]
