@@ -5,7 +5,7 @@
 set(SLIPWAY_ARCHIVES "")
 set(archives ${CMAKE_SOURCE_DIR}/build/deps/archives)
 if(EXISTS ${archives}/packages AND SLIPWAY_SIMDJSON_ARCHIVE AND SLIPWAY_DEFLATE_ARCHIVE AND SLIPWAY_ZLIB_ARCHIVE
-  AND NOT SLIPWAY_SANITIZE)
+  AND SLIPWAY_PNG_ARCHIVE AND SLIPWAY_JPEG_ARCHIVE AND NOT SLIPWAY_SANITIZE)
   # They fit the headers of the packages that they were built for.
   file(STRINGS ${archives}/packages built_for)
   execute_process(COMMAND dpkg-query -W "-f=\${source:Package}=\${source:Version};"
@@ -17,6 +17,15 @@ if(EXISTS ${archives}/packages AND SLIPWAY_SIMDJSON_ARCHIVE AND SLIPWAY_DEFLATE_
     "run scripts/setup.sh archives.")
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${archives}/packages)
+  # Debian's archives of libpng and libjpeg are made for programs, too, but for one name: glibc's stderr, which a shared
+  # library does not have in a place of its own. importers/image/png.cc has one.
+  set(SLIPWAY_IMAGES_FOR_LIBRARY "")
+  foreach(library png jpeg)
+    string(TOUPPER ${library} upper)
+    execute_process(COMMAND ${CMAKE_OBJCOPY} --redefine-sym stderr=slipway_images_stderr
+      ${SLIPWAY_${upper}_ARCHIVE} ${CMAKE_BINARY_DIR}/lib${library}.a COMMAND_ERROR_IS_FATAL ANY)
+    list(APPEND SLIPWAY_IMAGES_FOR_LIBRARY ${CMAKE_BINARY_DIR}/lib${library}.a)
+  endforeach()
   foreach(library protobuf re2 absl)
     list(APPEND SLIPWAY_ARCHIVES ${archives}/lib/lib${library}.a)
   endforeach()

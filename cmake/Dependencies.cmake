@@ -38,6 +38,16 @@ find_library(SLIPWAY_DEFLATE_ARCHIVE libdeflate.a)
 add_library(slipway_deflate INTERFACE)
 target_link_libraries(slipway_deflate
   INTERFACE $<IF:$<BOOL:${SLIPWAY_DEFLATE_ARCHIVE}>,${SLIPWAY_DEFLATE_ARCHIVE},PkgConfig::LIBDEFLATE>)
+# Images (importers/image): archives into the program as well, shared libraries into libslipway.so.
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
+find_library(SLIPWAY_PNG_ARCHIVE libpng.a)
+find_library(SLIPWAY_JPEG_ARCHIVE libjpeg.a)
+add_library(slipway_images INTERFACE)
+target_include_directories(slipway_images SYSTEM INTERFACE ${PNG_INCLUDE_DIRS} ${JPEG_INCLUDE_DIRS})
+target_link_libraries(slipway_images INTERFACE
+  $<IF:$<BOOL:${SLIPWAY_PNG_ARCHIVE}>,${SLIPWAY_PNG_ARCHIVE},PNG::PNG>
+  $<IF:$<BOOL:${SLIPWAY_JPEG_ARCHIVE}>,${SLIPWAY_JPEG_ARCHIVE},JPEG::JPEG> slipway_zlib)
 # RE2: the archive into the program, the shared library into libslipway.so, as abseil.
 find_path(RE2_INCLUDE re2/re2.h REQUIRED)
 find_library(SLIPWAY_RE2_ARCHIVE libre2.a REQUIRED)

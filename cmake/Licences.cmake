@@ -28,6 +28,14 @@ if(DPKG_QUERY AND DPKG AND EXISTS /usr/share/common-licenses)
     set(onnx_licence ${SLIPWAY_ONNX_ROOT}/LICENSE)
   endif()
   list(APPEND texts --text onnx "${version}, the sources in the onnx package" ${onnx_licence})
+  # Which package has libjpeg depends on the distribution.
+  file(REAL_PATH "${JPEG_LIBRARIES}" jpeg)
+  if(SLIPWAY_JPEG_ARCHIVE)
+    set(jpeg ${SLIPWAY_JPEG_ARCHIVE})
+  endif()
+  execute_process(COMMAND ${DPKG_QUERY} -S ${jpeg} OUTPUT_VARIABLE owner ERROR_QUIET)
+  string(REGEX REPLACE ":.*" "" owner "${owner}")
+  list(APPEND packages libpng-dev ${owner})
   # The C++ runtime, which goes into programs and libraries as archives.
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a
     OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -19,7 +19,7 @@ JOBS="${JOBS:-$(nproc)}"
 DEBIAN_PACKAGES=(
   git g++ cmake ninja-build ccache mold pkg-config python3 python3-venv python3-pip
   protobuf-compiler libprotobuf-dev libabsl-dev libre2-dev libsimdjson-dev libzip-dev libdeflate-dev zlib1g-dev \
-    libcli11-dev
+    libpng-dev libjpeg-dev libcli11-dev
   libflatbuffers-dev flatbuffers-compiler libgtest-dev libbenchmark-dev
 )
 TEST_PACKAGES=(valgrind)  # for tests/run.sh

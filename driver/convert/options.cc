@@ -91,7 +91,7 @@ bool IsWord(std::string_view text, std::string_view words) {
 
 bool Set(const ConvertFlag& flag, ConvertOptions& o, std::string_view value) {
   if (text::Contains(flag.value, "|") && !IsWord(value, flag.value)) return false;
-  if (!text::Contains(flag.value, ",")) return flag.set(o, value);
+  if (flag.kind == ConvertFlag::kOne || !text::Contains(flag.value, ",")) return flag.set(o, value);
   for (std::string_view part : text::Split(value, ','))
     if (!flag.set(o, part)) return false;
   return true;

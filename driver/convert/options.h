@@ -71,8 +71,11 @@ struct ConvertOptions {
   std::vector<std::string> quantize_include, quantize_exclude;
   std::string numerics = "0.18";
   std::string calibration;
-  std::string error_budget;  // "1%"
-  uint64_t size_budget = 0;  // bytes; 0: none
+  std::string calibration_images;     // a folder
+  std::string mean, std, image_size;  // of them: "R,G,B", "R,G,B", "224", "256:224" or "HxW"
+  int limit = 0;                      // how many of them; 0: all
+  std::string error_budget;           // "1%"
+  uint64_t size_budget = 0;           // bytes; 0: none
   std::string save_config;
   bool require_all = false;
   std::string names;  // "file", "transformers"; "": as the model's config.json says
@@ -316,6 +319,17 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::calibration>(
         "calibration", kPrograms, "FILE",
         "with `--quantize`: .safetensors of inputs, for the methods that look at activations; docs/quantize.md"),
+    Flag<&O::calibration_images>(
+        "calibration-images", kPrograms, "DIR",
+        "in place of `--calibration`, for a program with one input, an image: a folder of PNG and JPEG, one sample "
+        "each, by name, as (RGB / 255 - mean) / std; docs/quantize.md"),
+    Flag<&O::mean>("mean", kPrograms, "R,G,B", "with `--calibration-images`: the mean of each channel"),
+    Flag<&O::std>("std", kPrograms, "R,G,B", "with `--calibration-images`: the standard deviation of each channel"),
+    Flag<&O::image_size>(
+        "size", kPrograms, "SIZE",
+        "with `--calibration-images`: `224`, the shorter side is resized and the center cut out; `256:224`, the center "
+        "is smaller; or `HEIGHTxWIDTH`"),
+    Flag<&O::limit>("limit", kPrograms, "N", "with `--calibration-images`: only the first N"),
     Flag<&O::error_budget>(
         "error-budget", kAll, "SHARE",
         "with `--quantize auto`: the smallest whose weights are off by at most this, `1%` or `0.01`, all together"),

@@ -106,6 +106,7 @@ std::vector<NamedPath> PathsOf(const ConvertOptions& o) {
   add_all("--plugin", o.plugins, NamedPath::kData);
   add("--tp-rules", o.tp_rules, NamedPath::kData);
   add("--calibration", o.calibration, NamedPath::kData);
+  add("--calibration-images", o.calibration_images, NamedPath::kData);
   if (o.quantize.ends_with(".json") || (IdOf(o.quantize) && !IsFolder(o.quantize)))
     add("the configuration", o.quantize, NamedPath::kData);
   add("-o", o.output, NamedPath::kOutput);

@@ -133,7 +133,8 @@ absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, abs
   if (!prepared.ok()) return OrMissingWeights(p, WeightsWithoutValues(p), prepared.status(), kGiveWeights);
   for (size_t i = 0; i < samples.size(); ++i) {
     const std::string where = text::StrCat("sample ", i, " of calibration data");
-    auto values = (*prepared)->Run(samples[i]);
+    ASSIGN_OR_RETURN(const std::vector<ir::TensorRef> sample, samples.Read(i));
+    auto values = (*prepared)->Run(sample);
     if (!values.ok())
       return WithPlace(OrMissingWeights(p, WeightsWithoutValues(p), values.status(), kGiveWeights), where);
     for (size_t l = 0; l < layers.size(); ++l)
@@ -148,7 +149,7 @@ absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, abs
 
 absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& original,
                                                    const std::map<std::string, const Config*>& layers,
-                                                   const std::string& file, const CalibrationOptions& o,
+                                                   const ConvertOptions& given, const CalibrationOptions& o,
                                                    const UseStatistics& use) {
   const ir::Program* p = &original;
   std::unique_ptr<ir::Program> functional;
@@ -159,7 +160,7 @@ absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& original,
     RETURN_IF_ERROR(passes::RunPasses(passes::kPreparation, *functional, context));
     p = functional.get();
   }
-  ASSIGN_OR_RETURN(const Samples samples, Samples::Open(*p, file));
+  ASSIGN_OR_RETURN(const Samples samples, Samples::Open(*p, given));
   std::vector<std::string> unread;
   ASSIGN_OR_RETURN(const std::vector<Observed> found, FindLayers(*p, layers, &unread));
   const std::unique_ptr<kernels::ThreadPool> pool = kernels::ThreadPool::Make(o.threads);

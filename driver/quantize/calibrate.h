@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "driver/convert/options.h"
 #include "ir/graph.h"
 #include "quantizer/calibrate.h"
 #include "quantizer/config.h"
@@ -29,11 +30,11 @@ struct CalibrationOptions {
 using UseStatistics =
     std::function<absl::Status(const std::string& weight, const quantizer::LayerStatistics& statistics)>;
 
-// Runs `p` on all samples of a safetensors file and calls `use` once for each of `layers`: weights by name, each with
+// Runs `p` on all samples that `o` gives and calls `use` once for each of `layers`: weights by name, each with
 // the configuration that says what to collect. The program is run once for as many layers as `statistics_memory`
 // allows, as far as these layers need; layers with the same input and configuration share their statistics.
 //
-// The file holds samples as `input.N`, the sizes of the program's input N behind one more that counts samples (or
+// A file holds samples as `input.N`, the sizes of the program's input N behind one more that counts samples (or
 // exactly those sizes: one sample, as `slipway run` takes it), or as `sampleM.input.N`, each with sizes of its own.
 // docs/quantize.md describes it.
 //
@@ -45,7 +46,7 @@ using UseStatistics =
 // or the operator that cannot be computed; the first error of `use`.
 absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& p,
                                                    const std::map<std::string, const quantizer::Config*>& layers,
-                                                   const std::string& file, const CalibrationOptions& options,
+                                                   const ConvertOptions& o, const CalibrationOptions& options,
                                                    const UseStatistics& use);
 
 }  // namespace slipway::driver

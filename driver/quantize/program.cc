@@ -9,6 +9,7 @@
 #include "driver/edge/diagnostic.h"
 #include "driver/quantize/calibrate.h"
 #include "driver/quantize/quantize.h"
+#include "driver/quantize/samples.h"
 #include "driver/quantize/scratch_tensors.h"
 #include "io/crc32.h"
 #include "io/io_error.h"
@@ -208,12 +209,14 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       asked[name] = chosen[i].config;
     }
   }
-  if (asked.empty() != o.calibration.empty())
+  RETURN_IF_ERROR(Samples::CheckOptions(o));
+  if (asked.empty() == Samples::Given(o))
     return asked.empty()
-               ? UsageError("--calibration is for methods that look at activations",
+               ? UsageError("calibration is for methods that look at activations",
                             "awq(…), gptq(…), smoothquant(…), int8-static")
-               : UsageError(text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
-                            "--calibration FILE.safetensors gives inputs to run the program on");
+               : UsageError(
+                     text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
+                     "--calibration FILE.safetensors, or --calibration-images, gives inputs to run the program on");
 
   // Puts codes in their place and keeps the rest.
   std::vector<CodeChecksum> checksums(chosen.size());
@@ -256,7 +259,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     CalibrationOptions options;
     options.threads = Threads(o);
     ASSIGN_OR_RETURN(
-        unread, Calibrate(p, asked, o.calibration, options,
+        unread, Calibrate(p, asked, o, options,
                           [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
                             const size_t i = calibrated.at(name);
                             auto done =

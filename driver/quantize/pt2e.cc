@@ -40,10 +40,13 @@ using ir::DType;
 using ir::Node;
 using ir::Value;
 
-absl::Status CheckOptions(const ConvertOptions& o) {
-  if (o.calibration.empty())
-    return UsageError(text::StrCat(o.quantize, " looks at activations"),
-                      "--calibration FILE.safetensors gives inputs to run the program on");
+constexpr std::string_view kGiveSamples =
+    "--calibration FILE.safetensors, or --calibration-images, gives inputs to run the program on";
+
+absl::Status CheckOptions(const ConvertOptions& o, const pt2e::Recipe& recipe) {
+  RETURN_IF_ERROR(Samples::CheckOptions(o));
+  if (!recipe.dynamic && !Samples::Given(o))
+    return UsageError(text::StrCat(o.quantize, " looks at activations"), kGiveSamples);
   std::vector<std::string_view> others;
   if (!o.embeddings.empty()) others.push_back("--embeddings");
   if (!o.error_budget.empty()) others.push_back("--error-budget");
@@ -124,19 +127,35 @@ class Quantizer {
   Quantizer(ir::Program& p, const pt2e::Recipe& recipe, const ConvertOptions& o, ScratchTensors& tensors)
       : p_(p), recipe_(recipe), options_(o), tensors_(tensors), report_(std::make_shared<QuantizeReport>()) {}
 
-  absl::Status Run(const pt2e::Annotations& a, const Samples& samples) {
-    groups_ = pt2e::GroupActivations(*p_.graph, a);
+  // `samples` may lack where a dynamic recipe has nothing to observe.
+  absl::Status Run(const pt2e::Annotations& a, const std::optional<Samples>& samples) {
+    if (!recipe_.dynamic) groups_ = pt2e::GroupActivations(*p_.graph, a);
     const std::vector<Value*> weights = pt2e::WeightsOf(*p_.graph, a);
     const pt2e::ConstantValues constants(p_);
     RETURN_IF_ERROR(Evaluate(constants, weights));
     for (Value* w : weights)
       if (!constants.Contains(w)) observed_weights_.push_back(w);
-    RETURN_IF_ERROR(Observe(samples));
+    if (samples) {
+      if (recipe_.dynamic && observed_weights_.empty())
+        return UsageError(text::StrCat(options_.quantize, " computes scales of activations while the program runs"),
+                          "it takes no calibration data");
+      RETURN_IF_ERROR(Observe(*samples));
+    } else if (!observed_weights_.empty()) {
+      return WithPlace(UsageError("a layer's weight that is computed of inputs", kGiveSamples),
+                       PlaceOf(observed_weights_[0]));
+    }
 
     pt2e::QuantizedValues values;
+    if (recipe_.dynamic) {
+      for (Value* v : a.results) values.activations.try_emplace(v);
+      for (const pt2e::Annotations::Edge& e : a.edges)
+        if (!e.weight) values.activations.try_emplace(e.value);
+      activations_ = values.activations.size();
+    }
     for (size_t g = 0; g < groups_.size(); ++g) {
       auto parameters = observers_[g]->Finish(recipe_.activations());
       if (!parameters.ok()) return WithPlace(parameters.status(), PlaceOf(groups_[g].values[0]));
+      activations_ += groups_[g].values.size();
       for (Value* v : groups_[g].values) {
         pt2e::Quantized q{{parameters->scale}, parameters->zero_point, std::nullopt};
         if (constants.Contains(v)) {
@@ -155,11 +174,7 @@ class Quantizer {
   }
 
   const std::shared_ptr<QuantizeReport>& report() const { return report_; }
-  size_t activations() const {
-    size_t n = 0;
-    for (const pt2e::ActivationGroup& g : groups_) n += g.values.size();
-    return n;
-  }
+  size_t activations() const { return activations_; }
   size_t scales() const { return groups_.size(); }
 
  private:
@@ -225,11 +240,11 @@ class Quantizer {
       for (size_t k = 0; k < p_.input_specs.size(); ++k) {
         const ir::Type& type = p_.graph->inputs()[k]->type();
         if (p_.input_specs[k].kind != ir::InputSpec::kUser || type.kind == ir::Type::kConstant) continue;
-        const ir::TensorRef& t = samples[i][j++];
-        for (size_t d = 0; d < t.sizes.size() && d < type.sizes.size(); ++d)
+        const std::vector<int64_t> of_sample = samples.SizesOf(i, j++);
+        for (size_t d = 0; d < of_sample.size() && d < type.sizes.size(); ++d)
           if (!type.sizes[d].constant() && !type.sizes[d].name().empty()) {
             int64_t& most = sizes[std::string(type.sizes[d].name())];
-            most = std::max(most, t.sizes[d]);
+            most = std::max(most, of_sample[d]);
           }
       }
     }
@@ -279,12 +294,13 @@ class Quantizer {
     if (!prepared.ok()) return prepared.status();
     for (size_t i = 0; i < samples.size(); ++i) {
       const std::string where = text::StrCat("sample ", i, " of calibration data");
-      auto values = (*prepared)->Run(samples[i]);
+      ASSIGN_OR_RETURN(const std::vector<ir::TensorRef> sample, samples.Read(i));
+      auto values = (*prepared)->Run(sample);
       if (!values.ok()) return WithPlace(values.status(), where);
       const auto tensor = [&](const Value* v) -> const ir::TensorRef& {
         const Origin& o = origins.at(v);
         return o.kind == Origin::kConstant ? Constant(v)
-               : o.kind == Origin::kInput  ? samples[i][o.index]
+               : o.kind == Origin::kInput  ? sample[o.index]
                                            : (*values)[o.index];
       };
       RETURN_IF_ERROR(quantizer::InParallel(Threads(options_), last - first, [&](size_t g) -> absl::Status {
@@ -416,7 +432,8 @@ class Quantizer {
   ScratchTensors& tensors_;
   const NodeChoice* excluded_ = nullptr;
   std::shared_ptr<QuantizeReport> report_;
-  std::vector<pt2e::ActivationGroup> groups_;
+  std::vector<pt2e::ActivationGroup> groups_;                         // none in dynamic recipes
+  size_t activations_ = 0;                                            // that become integers
   std::vector<std::unique_ptr<pt2e::ActivationObserver>> observers_;  // of groups
   std::vector<Value*> observed_weights_;                              // that are made anew in each run
   std::vector<std::optional<pt2e::WeightObserver>> weight_observers_;
@@ -432,14 +449,17 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
   auto recipe = pt2e::ParseRecipe(o.quantize);
   if (!recipe.ok())
     return UsageError(std::string(recipe.status().message()), "docs/quantize.md lists the names and their keys");
-  RETURN_IF_ERROR(CheckOptions(o));
+  RETURN_IF_ERROR(CheckOptions(o, *recipe));
   if (const std::vector<std::string> missing = WeightsWithoutValues(p); !missing.empty())
     return MissingWeights(p, missing, kGiveWeights);
   for (const Node* n : *p.graph)
     if (n->op_name().starts_with("quantized_decomposed."))
       return WithHelp(absl::InvalidArgumentError("the program is quantized already"),
                       "its float program can be; slipway convert takes it as it is");
-  ASSIGN_OR_RETURN(const Samples samples, Samples::Open(p, o.calibration));
+  std::optional<Samples> samples;
+  if (Samples::Given(o)) {
+    ASSIGN_OR_RETURN(samples, Samples::Open(p, o));
+  }
 
   pt2e::Selection selection;
   ASSIGN_OR_RETURN(selection.in_place, MakeFunctional(p));
@@ -471,8 +491,13 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
   tensors.Map(file);
   RETURN_IF_ERROR(passes::EliminateDeadCode(p));
   pt2e::RemoveUnreadWeights(p);
-  lines->push_back(text::StrCat(quantizer.activations(), " activations become integers, with ", quantizer.scales(),
-                                " scales of ", samples.size(), samples.size() == 1 ? " sample" : " samples"));
+  std::string line = text::StrCat(quantizer.activations(), " activations become integers, with ");
+  if (recipe->dynamic)
+    text::StrAppend(&line, "scales of each run");
+  else
+    text::StrAppend(&line, quantizer.scales(), " scales of ", samples->size(),
+                    samples->size() == 1 ? " sample" : " samples");
+  lines->push_back(std::move(line));
   return quantizer.report();
 }
 

@@ -36,14 +36,59 @@ std::optional<size_t> ReadIndex(std::string_view text) {
   return n;
 }
 
+bool Fits(ir::DType dtype, const std::vector<int64_t>& sizes, const ir::Type& type) {
+  bool fits = static_cast<int>(sizes.size()) == type.rank() && (!type.is_tensor() || dtype == type.dtype);
+  for (size_t d = 0; fits && d < sizes.size(); ++d)
+    fits = !type.sizes[d].constant() || *type.sizes[d].constant() == sizes[d];
+  return fits;
+}
+
+std::string TypeOf(ir::DType dtype, const std::vector<int64_t>& sizes) {
+  return text::StrCat(ir::Name(dtype), "[", text::Join(sizes, ","), "]");
+}
+
 }  // namespace
 
-absl::StatusOr<Samples> Samples::Open(const ir::Program& p, const std::string& path) {
+absl::Status Samples::CheckOptions(const ConvertOptions& o) {
+  if (!o.calibration_images.empty())
+    return o.calibration.empty() ? absl::OkStatus()
+                                 : UsageError("--calibration and --calibration-images", "one of them");
+  std::vector<std::string_view> others;
+  if (!o.mean.empty()) others.push_back("--mean");
+  if (!o.std.empty()) others.push_back("--std");
+  if (!o.image_size.empty()) others.push_back("--size");
+  if (o.limit > 0) others.push_back("--limit");
+  if (others.empty()) return absl::OkStatus();
+  return UsageError(text::StrCat(text::Join(others, ", "), " without images"), "--calibration-images DIR");
+}
+
+absl::StatusOr<Samples> Samples::Open(const ir::Program& p, const ConvertOptions& o) {
   const std::vector<const ir::Type*> types = InputTypes(p);
+  if (o.calibration_images.empty()) return OpenFile(o.calibration, types);
+  Samples out;
+  ASSIGN_OR_RETURN(out.images_, ImageFolder::Open(o));
+  const std::vector<int64_t> sizes = out.images_->sizes();
+  if (types.size() == 1 && Fits(ir::DType::kFloat32, sizes, *types[0])) return out;
+  std::vector<std::string> wants;
+  for (const ir::Type* t : types) wants.push_back(t->ToString());
+  return WithHelp(WithPlace(absl::InvalidArgumentError(text::StrCat(
+                                "images are ", TypeOf(ir::DType::kFloat32, sizes), ", where the program takes ",
+                                wants.empty() ? "no inputs" : text::Join(wants, ", "))),
+                            o.calibration_images),
+                  "--size chooses height and width; inputs of other kinds come from --calibration FILE.safetensors");
+}
+
+absl::StatusOr<std::vector<ir::TensorRef>> Samples::Read(size_t i) const {
+  if (!images_) return samples_[i];
+  ASSIGN_OR_RETURN(ir::TensorRef image, images_->Read(i));
+  return std::vector<ir::TensorRef>{std::move(image)};
+}
+
+absl::StatusOr<Samples> Samples::OpenFile(const std::string& path, const std::vector<const ir::Type*>& types) {
   ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> file, io::MappedFile::Open(path));
   auto set = importers::ReadSafetensors(file);
   if (!set.ok()) return WithPlace(set.status(), path);
-  auto samples = Read(set->tensors, types);
+  auto samples = Collect(set->tensors, types);
   if (samples.ok()) return samples;
   std::vector<std::string> wants;
   for (size_t i = 0; i < types.size(); ++i) wants.push_back(text::StrCat("input.", i, " of ", types[i]->ToString()));
@@ -54,8 +99,8 @@ absl::StatusOr<Samples> Samples::Open(const ir::Program& p, const std::string& p
                    "sample0.input.0, sample1.input.0, ..."));
 }
 
-absl::StatusOr<Samples> Samples::Read(const std::map<std::string, ir::TensorRef>& tensors,
-                                      const std::vector<const ir::Type*>& types) {
+absl::StatusOr<Samples> Samples::Collect(const std::map<std::string, ir::TensorRef>& tensors,
+                                         const std::vector<const ir::Type*>& types) {
   Samples out;
   std::map<size_t, std::vector<std::optional<ir::TensorRef>>> separate;
   std::vector<const ir::TensorRef*> stacked(types.size());
@@ -86,9 +131,13 @@ absl::StatusOr<Samples> Samples::Read(const std::map<std::string, ir::TensorRef>
   if (any_stacked && !separate.empty())
     return absl::InvalidArgumentError("calibration data of both forms, input.N and sampleM.input.N");
   if (!any_stacked && separate.empty()) return absl::InvalidArgumentError("calibration data without a sample");
-  RETURN_IF_ERROR(any_stacked ? out.Unstack(stacked, types) : out.Collect(separate, types));
+  RETURN_IF_ERROR(any_stacked ? out.Unstack(stacked, types) : out.AddSeparate(separate, types));
   for (size_t i = 0; i < out.size(); ++i)
-    for (size_t j = 0; j < types.size(); ++j) RETURN_IF_ERROR(Check(out[i][j], *types[j], i, j));
+    for (size_t j = 0; j < types.size(); ++j)
+      if (const ir::TensorRef& t = out.samples_[i][j]; !Fits(t.dtype, t.sizes, *types[j]))
+        return absl::InvalidArgumentError(text::StrCat("sample ", i, " of calibration data has ",
+                                                       TypeOf(t.dtype, t.sizes), " as input.", j,
+                                                       ", where the program takes ", types[j]->ToString()));
   return out;
 }
 
@@ -131,8 +180,8 @@ absl::Status Samples::Unstack(const std::vector<const ir::TensorRef*>& stacked,
   return absl::OkStatus();
 }
 
-absl::Status Samples::Collect(const std::map<size_t, std::vector<std::optional<ir::TensorRef>>>& separate,
-                              const std::vector<const ir::Type*>& types) {
+absl::Status Samples::AddSeparate(const std::map<size_t, std::vector<std::optional<ir::TensorRef>>>& separate,
+                                  const std::vector<const ir::Type*>& types) {
   for (const auto& [i, inputs] : separate) {
     samples_.emplace_back();
     for (size_t j = 0; j < types.size(); ++j) {
@@ -142,16 +191,6 @@ absl::Status Samples::Collect(const std::map<size_t, std::vector<std::optional<i
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status Samples::Check(const ir::TensorRef& t, const ir::Type& type, size_t sample, size_t input) {
-  bool fits = static_cast<int>(t.sizes.size()) == type.rank() && (!type.is_tensor() || t.dtype == type.dtype);
-  for (size_t d = 0; fits && d < t.sizes.size(); ++d)
-    fits = !type.sizes[d].constant() || *type.sizes[d].constant() == t.sizes[d];
-  if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(text::StrCat("sample ", sample, " of calibration data has ", ir::Name(t.dtype), "[",
-                                                 text::Join(t.sizes, ","), "] as input.", input,
-                                                 ", where the program takes ", type.ToString()));
 }
 
 }  // namespace slipway::driver

@@ -56,6 +56,7 @@ constexpr Setting kSettings[] = {
     Flag<&Recipe::per_channel, false>("per-tensor", true, false),
     Flag<&Recipe::per_channel, true>("per-channel", false, true),
     Flag<&Recipe::reduce_range, true>("reduce-range", true, false),
+    Flag<&Recipe::dynamic, true>("dynamic", true, false),
     ObserverSetting<Recipe::Observer::kHistogram>("histogram"),
     ObserverSetting<Recipe::Observer::kMinMax>("min-max"),
     ObserverSetting<Recipe::Observer::kMovingAverage>("moving-average"),
@@ -128,6 +129,8 @@ absl::StatusOr<Recipe> ParseRecipe(std::string_view given) {
     if (colon != std::string::npos)
       for (std::string_view item : text::Split(std::string_view(s).substr(colon + 1), ','))
         ReadSetting(text::Strip(item), n, &r, &wrong);
+    if (r.dynamic && r.observer != n.recipe.observer)
+      wrong.emplace_back("'dynamic' observes no activations, and takes no observer");
     if (!wrong.empty()) return absl::InvalidArgumentError(text::Join(wrong, "; "));
     return r;
   }

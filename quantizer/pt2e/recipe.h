@@ -29,6 +29,7 @@ struct Recipe {
   Observer observer = Observer::kHistogram;
   bool per_channel = true;    // scales of weights
   bool reduce_range = false;  // activations of x86 have 7 bits
+  bool dynamic = false;       // each run makes the scales of its activations; nothing is observed
   // Layers are known by their operators alone; false: as in torchao by the module or function of Python that the
   // program says they came from.
   bool by_operator = false;
@@ -40,7 +41,7 @@ struct Recipe {
 // Whether a configuration's name is one of a recipe; what comes behind it may still be wrong.
 bool IsRecipe(std::string_view name);
 
-// pt2e-x86[:per-tensor,reduce-range,observer=histogram|min-max|moving-average,match=modules|operators] and
+// pt2e-x86[:per-tensor,reduce-range,dynamic,observer=histogram|min-max|moving-average,match=modules|operators] and
 // pt2e-xnnpack[:per-channel,observer=…,match=…]. InvalidArgument names all that is wrong.
 absl::StatusOr<Recipe> ParseRecipe(std::string_view text);
 

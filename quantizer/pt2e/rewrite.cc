@@ -101,9 +101,26 @@ class Rewriter {
 
   Node* Behind(const Value* v) const { return v->producer() ? v->producer()->next() : g_.first(); }
 
+  absl::Status QuantizeDynamically(Value* v, const Readers& readers) {
+    const Integers integers = recipe_.activations();
+    Builder b(g_, Behind(v), v->producer() ? v->producer()->source() : nullptr);
+    const ir::Values made =
+        b.CallMulti("quantized_decomposed.choose_qparams.tensor",
+                    {v, integers.low, integers.high, static_cast<double>(kLeastScale), integers.dtype});
+    if (!b.ok()) return b.status();
+    Value* codes = b.Call("quantized_decomposed.quantize_per_tensor.tensor",
+                          {v, made[0], made[1], integers.low, integers.high, integers.dtype});
+    Value* x = b.Call("quantized_decomposed.dequantize_per_tensor.tensor",
+                      {codes, made[0], made[1], integers.low, integers.high, integers.dtype});
+    if (!b.ok()) return b.status();
+    // Unlike static ones they all read one node, as torchao's do.
+    return Replace(v, codes, readers, [x](Node*, const auto&) -> absl::StatusOr<Value*> { return x; });
+  }
+
   absl::Status QuantizeActivation(Value* v, const Quantized& q) {
     const bool all = std::find(a_.results.begin(), a_.results.end(), v) != a_.results.end();
     const Readers readers = ReadersOf(v, all);
+    if (recipe_.dynamic) return QuantizeDynamically(v, readers);
     const Integers integers = recipe_.activations();
     const auto scale = static_cast<double>(q.scales[0]);
     Value* codes;

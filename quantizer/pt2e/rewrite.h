@@ -1,5 +1,6 @@
 // The quantized program: in front of each annotated input stand quantize and dequantize nodes of torch's
-// quantized_decomposed, the nodes that torchao's convert_pt2e writes; weights are stored as their integers.
+// quantized_decomposed, the nodes that torchao's convert_pt2e writes; weights are stored as their integers. In dynamic
+// recipes a node in front of them computes scale and zero point of the tensor that is at hand.
 #ifndef SLIPWAY_QUANTIZER_PT2E_REWRITE_H_
 #define SLIPWAY_QUANTIZER_PT2E_REWRITE_H_
 
@@ -38,7 +39,7 @@ class ConstantValues {
   absl::flat_hash_set<const ir::Value*> values_;
 };
 
-// What a value becomes.
+// What a value becomes. Of activations in a dynamic recipe all is known that there is.
 struct Quantized {
   std::vector<float> scales;  // one, or one for each index of the first dim
   int64_t zero_point = 0;

@@ -29,6 +29,20 @@ expect() {
   fi
 }
 
+# gives STATUS COMMAND...: the exit status. Leaves stdout and stderr in files of these names.
+gives() {
+  local want=$1 status=0
+  shift
+  "$@" > stdout 2> stderr || status=$?
+  [ "$status" = "$want" ] || fails "exit $status, not $want: $*"
+}
+
+# says TEXT...: each is somewhere in stderr.
+says() {
+  local text
+  for text in "$@"; do grep -qF -- "$text" stderr || fails "stderr lacks '$text'"; done
+}
+
 # Nothing but the given names is in the folder OUT.
 only() {
   local found

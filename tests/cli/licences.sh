@@ -43,6 +43,8 @@ def component(path):
         found = path.parts[path.parts.index("deps") + 1]
         return {"libprotobuf.a": "protobuf", "libre2.a": "re2",
             "libabsl.a": "abseil"}[path.name] if found == "archives" else found
+    if path.parent == build.absolute() and path.name in ("libpng.a", "libjpeg.a"):  # Debian's, with a name changed
+        return {"libpng.a": "libpng1.6", "libjpeg.a": "libjpeg-turbo"}[path.name]
     real = str(path.resolve())
     package = owner.get(real) or owner.get(real.removeprefix("/usr")) or owner.get("/usr" + real)
     assert package, f"{path} is of no package"

@@ -1,17 +1,6 @@
 # `slipway quantize` on files: what is chosen and said, what is refused with which exit code, and that outputs are
 # whole.
 source "$ROOT/tests/cli/lib.bash"
-# gives STATUS COMMAND...: the exit status. says TEXT...: what stderr has somewhere.
-gives() {
-  local want=$1 status=0
-  shift
-  "$@" >stdout 2>stderr || status=$?
-  [ "$status" = "$want" ] || fails "exit $status, not $want: $*"
-}
-says() {
-  local text
-  for text in "$@"; do grep -qF -- "$text" stderr || fails "stderr lacks '$text'"; done
-}
 python3 - <<'PY'
 import json, struct
 def save(path, tensors, metadata=None):

@@ -1,17 +1,6 @@
 # `slipway quantize --config pt2e-x86`: a program without metadata is known by its operators; what is said, what is
 # refused with which exit code, and that outputs are whole. tests/interop/pt2e_quantizer_test.py compares with torchao.
 source "$ROOT/tests/cli/lib.bash"
-# gives STATUS COMMAND...: the exit status. says TEXT...: what stderr has somewhere.
-gives() {
-  local want=$1 status=0
-  shift
-  "$@" >stdout 2>stderr || status=$?
-  [ "$status" = "$want" ] || fails "exit $status, not $want: $*: $(cat stderr)"
-}
-says() {
-  local text
-  for text in "$@"; do grep -qF -- "$text" stderr || fails "stderr lacks '$text'"; done
-}
 cat > net.sw <<'SW'
 slipway.ir 1
 weights {
@@ -79,6 +68,21 @@ cmp a.safetensors b.safetensors
 gives 0 slipway quantize net.sw --config pt2e-xnnpack:per-channel,observer=min-max \
   --calibration data.safetensors -o x.onnx
 
+# Scales of each run need no data.
+gives 0 slipway quantize net.sw --config pt2e-x86:dynamic -o d.pt2
+says "2 of 2 weights quantized" "4 activations become integers, with scales of each run"
+gives 0 slipway convert d.pt2 -o d.so
+gives 0 slipway run d.pt2 --inputs in.safetensors --outputs a.safetensors
+gives 0 slipway run d.so --inputs in.safetensors --outputs b.safetensors
+cmp a.safetensors b.safetensors
+# A weight that is made of the input has a range of data all the same.
+sigmoid='%m: f32[1,4] = aten.sigmoid.default(self=%l)'
+linear='%y: f32[1,1] = aten.linear.default(input=%l, weight=%m)'
+sed "s/^  %y: .*/  $sigmoid\n  $linear/" net.sw > computed.sw
+gives 2 slipway quantize computed.sw --config pt2e-x86:dynamic -o q.pt2
+says "a layer's weight that is computed of inputs" "--calibration FILE.safetensors"
+gives 0 slipway quantize computed.sw --config pt2e-x86:dynamic --calibration data.safetensors -o computed.pt2
+
 # Names, keys and values that there are not.
 rm -f q.pt2
 gives 2 slipway quantize net.sw --config pt2e-x68 --calibration data.safetensors -o q.pt2
@@ -87,8 +91,12 @@ gives 2 slipway quantize net.sw --config pt2e-x86:per-channel,observer=max,reduc
   --calibration data.safetensors -o q.pt2
 says "unknown key 'per-channel' of pt2e-x86" "unknown value 'observer=max' of pt2e-x86: histogram, min-max" \
   "'reduce-range' takes no value"
-gives 2 slipway quantize net.sw --config pt2e-x86:dynamic --calibration data.safetensors -o q.pt2
+gives 2 slipway quantize net.sw --config pt2e-xnnpack:dynamic --calibration data.safetensors -o q.pt2
 says "activations have scales of calibration data only"
+gives 2 slipway quantize net.sw --config pt2e-x86:dynamic,observer=min-max -o q.pt2
+says "'dynamic' observes no activations"
+gives 2 slipway quantize net.sw --config pt2e-x86:dynamic --calibration data.safetensors -o q.pt2
+says "pt2e-x86:dynamic computes scales of activations while the program runs"
 gives 2 slipway quantize net.sw --config pt2e-x86 -o q.pt2
 says "pt2e-x86 looks at activations" "--calibration FILE.safetensors"
 gives 2 slipway quantize net.sw --config pt2e-x86 --calibration data.safetensors --embeddings int8 -o q.pt2

@@ -14,6 +14,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 import archives  # noqa: E402
+import images  # noqa: E402
 import pickles  # noqa: E402
 
 PROGRAMS = sorted((ROOT / "tests" / "golden").glob("*.sw")) + [ROOT / "tests" / "cli" / "net.sw"]
@@ -94,6 +95,11 @@ def seeds(slipway):
     for array in (npy("<f4", (2, 3), bytes(24)), npy(">i2", (2,), bytes(4), fortran=True), npy("|O", (1,), b"x")):
         yield "npy", array
         yield "npy", archives.pack({"w.npy": array, "v.npy": array})
+    for file in sorted(images.JPEGS.iterdir()):
+        yield "image", file.read_bytes()
+    for color, interlaced in ((0, False), (2, True), (4, True), (6, False)):
+        yield "image", images.png([[(7,) * images.CHANNELS[color]] * 5] * 3, color, interlaced=interlaced)
+    yield "image", images.scans(3)
     yield (
         "config",
         b"\0"

@@ -2,6 +2,7 @@
 programs and data: the same values become integers, with the same numbers."""
 
 import json
+import operator
 import os
 import pathlib
 import subprocess
@@ -23,6 +24,7 @@ from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmet
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 Q = torch.ops.quantized_decomposed
+DYNAMIC = (Q.quantize_per_tensor.tensor, Q.dequantize_per_tensor.tensor)
 QUANTIZE = (Q.quantize_per_tensor.default, Q.quantize_per_channel.default)
 DEQUANTIZE = (Q.dequantize_per_tensor.default, Q.dequantize_per_channel.default)
 
@@ -353,6 +355,12 @@ def describe(gm):
             if n.target in QUANTIZE:
                 names[n] = f"q({names[n.args[0]]})"
                 continue
+            if n.target is operator.getitem:
+                names[n] = f"{names[n.args[0]]}[{n.args[1]}]"
+                continue
+            if n.target in (Q.choose_qparams.tensor, *DYNAMIC):
+                names[n] = f"{n.target}({','.join(map(of, n.args))},{n.args[-1]})"
+                continue
             key = plain(n.target)
             counts[key] = counts.get(key, 0) + 1
             names[n] = f"{key}#{counts[key]}"
@@ -437,6 +445,35 @@ def test_x86(net, strict, tmp_path):
     for x in samples[:2]:
         for a, b in zip(outputs(ours(x)), outputs(theirs(x)), strict=True):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("reduce_range", [False, True])
+@pytest.mark.parametrize("net", NETS)
+def test_x86_dynamic(net, reduce_range, tmp_path):
+    """Nothing is observed, so everything is torchao's to the bit; libraries and ONNX compute it."""
+    program, samples = make(net)
+    quantizer = X86InductorQuantizer().set_global(
+        get_default_x86_inductor_quantization_config(is_dynamic=True, reduce_range=reduce_range)
+    )
+    theirs = by_torchao(program, samples, quantizer)
+    torch.export.save(program, tmp_path / "model.pt2")
+    config = "pt2e-x86:" + ("reduce-range," if reduce_range else "") + "dynamic"
+    slipway("quantize", tmp_path / "model.pt2", "--config", config, "-o", tmp_path / "q.pt2")
+    ours = torch.export.load(tmp_path / "q.pt2").module()
+    assert same(ours, theirs) == (0, len(describe(theirs)[1])) and "choose_qparams" in str(describe(ours)[0])
+    with torch.no_grad():
+        for x in samples[:2]:
+            want = outputs(theirs(x))
+            for a, b in zip(outputs(ours(x)), want, strict=True):
+                assert torch.equal(a, b)
+    if reduce_range:
+        return
+    for suffix in ("so", "onnx"):
+        slipway("convert", tmp_path / "q.pt2", "-o", tmp_path / f"q.{suffix}")
+    for got in (run(tmp_path / "q.so", x, tmp_path), run_onnx(tmp_path / "q.onnx", x)):
+        for a, b in zip(got, want, strict=True):
+            assert ((a - b).norm() / b.norm()).item() < 0.05  # as in test_targets
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -113,7 +113,9 @@ int Run(int argc, char** argv) {
     }
     return absl::OkStatus();
   };
-  if (const absl::Status s = driver::Calibrate(p, layers, argv[3], options, use).status(); !s.ok()) return Fail(s);
+  driver::ConvertOptions data;
+  data.calibration = argv[3];
+  if (const absl::Status s = driver::Calibrate(p, layers, data, options, use).status(); !s.ok()) return Fail(s);
   const auto written = exporters::ExportSafetensors(out, argv[4], {});
   return written.ok() ? 0 : Fail(written.status());
 }

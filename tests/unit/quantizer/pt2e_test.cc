@@ -22,8 +22,8 @@ namespace {
 
 TEST(Recipe, NamesAreReadAndPrinted) {
   for (std::string_view name :
-       {"pt2e-x86", "pt2e-x86:per-tensor", "pt2e-x86:reduce-range,observer=min-max,match=operators", "pt2e-xnnpack",
-        "pt2e-xnnpack:per-channel,observer=moving-average"}) {
+       {"pt2e-x86", "pt2e-x86:per-tensor", "pt2e-x86:reduce-range,observer=min-max,match=operators",
+        "pt2e-x86:reduce-range,dynamic", "pt2e-xnnpack", "pt2e-xnnpack:per-channel,observer=moving-average"}) {
     const auto recipe = ParseRecipe(name);
     ASSERT_TRUE(recipe.ok()) << recipe.status();
     EXPECT_EQ(ShortName(*recipe), name);
@@ -32,10 +32,11 @@ TEST(Recipe, NamesAreReadAndPrinted) {
   EXPECT_TRUE(IsRecipe("pt2e_x86:what"));
   EXPECT_FALSE(IsRecipe("int8-dynamic"));
   for (std::string_view name : {"pt2e", "pt2e-x86:", "pt2e-x86:per-channel", "pt2e-xnnpack:reduce-range",
-                                "pt2e-x86:observer", "pt2e-x86:observer=", "pt2e-x86:per-tensor=", "pt2e-x86:,"})
+                                "pt2e-x86:observer", "pt2e-x86:observer=", "pt2e-x86:per-tensor=", "pt2e-x86:,",
+                                "pt2e-x86:dynamic,observer=min-max", "pt2e-xnnpack:dynamic"})
     EXPECT_EQ(ParseRecipe(name).status().code(), absl::StatusCode::kInvalidArgument) << name;
   EXPECT_EQ(RecipeNames()[0].keys,
-            "per-tensor, reduce-range, observer=histogram|min-max|moving-average, match=modules|operators");
+            "per-tensor, reduce-range, dynamic, observer=histogram|min-max|moving-average, match=modules|operators");
 }
 
 Parameters Observed(Recipe::Observer kind, const std::vector<std::vector<float>>& tensors, const Recipe& recipe = {}) {
