@@ -152,6 +152,11 @@ def quantize(
     exclude: str | Sequence[str] | None = None,
     numerics: Literal["0.18", "0.14"] | None = None,
     calibration: StrPath | None = None,
+    calibration_images: StrPath | None = None,
+    mean: str | None = None,
+    std: str | None = None,
+    size: int | str | None = None,
+    limit: int | None = None,
     error_budget: str | None = None,
     size_budget: int | str | None = None,
     save_config: StrPath | None = None,
@@ -240,7 +245,8 @@ def quantize(
                             2.14 load. For pt2
     no_weights              the programs only. torch wants the weights back before it loads them; slipway reads such
                             archives. For pt2
-    keep_io_types           with --dtype: inputs and outputs stay f32, cast behind and before them. For onnx
+    keep_io_types           with --dtype: inputs and outputs stay f32, cast behind and before them. For onnx, so,
+                            native-pt2
     strict                  with --dtype: exit code 1, and no output, where a value becomes infinite or zero that was
                             not. For safetensors
     tied                    tensors that share all their values with another one, as tied weights do: written again, or
@@ -262,6 +268,15 @@ def quantize(
                             safetensors
     calibration             with --quantize: .safetensors of inputs, for the methods that look at activations;
                             docs/quantize.md. For onnx, pt2, so, native-pt2
+    calibration_images      in place of --calibration, for a program with one input, an image: a folder of PNG and JPEG,
+                            one sample each, by name, as (RGB / 255 - mean) / std; docs/quantize.md. For onnx, pt2, so,
+                            native-pt2
+    mean                    with --calibration-images: the mean of each channel. For onnx, pt2, so, native-pt2
+    std                     with --calibration-images: the standard deviation of each channel. For onnx, pt2, so,
+                            native-pt2
+    size                    with --calibration-images: 224, the shorter side is resized and the center cut out; 256:224,
+                            the center is smaller; or HEIGHTxWIDTH. For onnx, pt2, so, native-pt2
+    limit                   with --calibration-images: only the first N. For onnx, pt2, so, native-pt2
     error_budget            with --quantize auto: the smallest whose weights are off by at most this, 1% or 0.01, all
                             together. For onnx, pt2, so, native-pt2, safetensors
     size_budget             with --quantize auto: the most exact whose tensors take at most this. For onnx, pt2, so,
@@ -336,6 +351,11 @@ def quantize(
         "exclude": exclude,
         "numerics": numerics,
         "calibration": calibration,
+        "calibration_images": calibration_images,
+        "mean": mean,
+        "std": std,
+        "size": size,
+        "limit": limit,
         "error_budget": error_budget,
         "size_budget": size_budget,
         "save_config": save_config,

@@ -54,6 +54,11 @@ class ConvertFlags(TypedDict, total=False):
     quantize_exclude: str | Sequence[str] | None
     numerics: Literal["0.18", "0.14"] | None
     calibration: StrPath | None
+    calibration_images: StrPath | None
+    mean: str | None
+    std: str | None
+    size: int | str | None
+    limit: int | None
     error_budget: str | None
     size_budget: int | str | None
     save_config: StrPath | None
@@ -84,6 +89,8 @@ class CompileFlags(TypedDict, total=False):
     no_algebra: bool | None
     complex: Literal["refuse", "real"] | None
     plugin: StrPath | Sequence[StrPath] | None
+    dtype: Literal["bf16", "f16", "f32"] | None
+    keep_io_types: bool | None
     rename: str | Sequence[str] | Mapping[str, object] | None
     quantize: str | None
     embeddings: str | None
@@ -91,6 +98,11 @@ class CompileFlags(TypedDict, total=False):
     quantize_exclude: str | Sequence[str] | None
     numerics: Literal["0.18", "0.14"] | None
     calibration: StrPath | None
+    calibration_images: StrPath | None
+    mean: str | None
+    std: str | None
+    size: int | str | None
+    limit: int | None
     error_budget: str | None
     size_budget: int | str | None
     save_config: StrPath | None
