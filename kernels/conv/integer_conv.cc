@@ -258,13 +258,14 @@ class IntegerConv {
     const bool dense = !strided && (g_.in_y == 1 || x_.row == g_.in_x * x_.pixel) &&
                        (g_.out_y == 1 || out_row_ == g_.out_x * out_pixel_);
     const bool one = dense && (g_.batch == 1 || (x_.image == pixels * x_.pixel && out_image_ == pixels * out_pixel_));
-    if (scratch.querying()) return;
     if (!dense) {
-      ParallelFor(workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last) {
+      ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
+        int16_t* const widened = TakeWidened(own);
+        if (own.querying()) return;
         for (int64_t i = first; i < last; ++i) {
           const int64_t n = i / g_.out_y, y = i % g_.out_y;
           MultiplyPixels(x_.at + n * x_.image + y * g_.stride_y * x_.row, g_.stride_x * x_.pixel,
-                         n * out_image_ + y * out_row_, g_.out_x, 0, g_.outs);
+                         n * out_image_ + y * out_row_, g_.out_x, 0, g_.outs, widened);
         }
       });
       return;
@@ -274,22 +275,29 @@ class IntegerConv {
     const int64_t panels = Ceil(g_.outs, kPanel);
     const WorkPartition partition = PartitionWork(workers_, images, rows, panels, Ceil(rows, block), 14,
                                                   g_.channels * g_.outs > rows * g_.channels);
-    ParallelFor(workers_, partition.tasks(), 1, [&](int64_t first, int64_t last) {
+    ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
+      int16_t* const widened = TakeWidened(own);
+      if (own.querying()) return;
       for (int64_t i = first; i < last; ++i) {
         const WorkPartition::Task t = partition[i];
         MultiplyPixels(x_.at + t.image * x_.image + t.row * x_.pixel, x_.pixel,
                        t.image * out_image_ + t.row * out_pixel_, t.end_row - t.row, t.panel * kPanel,
-                       std::min(g_.outs, t.end_panel * kPanel));
+                       std::min(g_.outs, t.end_panel * kPanel), widened);
       }
     });
   }
-  void MultiplyPixels(const uint8_t* x, int64_t x_stride, int64_t element, int64_t m, int64_t j, int64_t end_j) const {
+  int16_t* TakeWidened(Scratch& scratch) const {
+    const int64_t columns = BestInt8Conv().widened_columns;
+    return columns > 0 ? scratch.Take<int16_t>(columns * g_.depth()) : nullptr;
+  }
+  void MultiplyPixels(const uint8_t* x, int64_t x_stride, int64_t element, int64_t m, int64_t j, int64_t end_j,
+                      int16_t* widened) const {
     const int64_t segment = 0;
     Int8IgemmParams p;
     p.m = m, p.n = end_j - j, p.k = g_.depth();
     p.x = x, p.x_stride = x_stride;
     p.segments = &segment, p.segment_count = 1;
-    p.w = weights_ + j * g_.depth(), p.w_panel_stride = g_.depth() * kPanel;
+    p.w = weights_ + j * g_.depth(), p.w_panel_stride = g_.depth() * kPanel, p.widened = widened;
     p.out = Result(element + j), p.out_stride = out_pixel_;
     p.after = after_.At(j, element + j);
     BestInt8Conv().igemm(p);
@@ -325,6 +333,7 @@ class IntegerConv {
     ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
       uint8_t* const copy = copied ? own.Take<uint8_t>(copy_rows * width * pixel + kSlack) : nullptr;
       uint8_t* const patch = patches ? own.Take<uint8_t>(held * g_.out_x * g_.depth() + kSlack) : nullptr;
+      int16_t* const widened = TakeWidened(own);
       if (own.querying()) return;
       int64_t in_copy = -1;  // the block that is there
       for (int64_t i = first; i < last; ++i) {
@@ -342,14 +351,14 @@ class IntegerConv {
         const int64_t element = t.image * out_image_ + t.row * out_row_;
         if (patches && (rows == 1 || out_row_ == g_.out_x * out_pixel_)) {
           MultiplyPixels(patch, g_.depth(), element, rows * g_.out_x, t.panel * kPanel,
-                         std::min(g_.outs, t.end_panel * kPanel));
+                         std::min(g_.outs, t.end_panel * kPanel), widened);
           continue;
         }
         Int8IgemmParams p;
         p.m = g_.out_x, p.k = g_.depth() / segment_count;
         p.x_stride = g_.stride_x * pixel_stride;
         p.segments = segments, p.segment_count = segment_count;
-        p.w_panel_stride = g_.depth() * kPanel, p.w_segment_stride = p.k * kPanel;
+        p.w_panel_stride = g_.depth() * kPanel, p.w_segment_stride = p.k * kPanel, p.widened = widened;
         p.out_stride = out_pixel_;
         // Columns whose weights stay in the cache for all rows.
         const auto multiply = [&](int64_t column, int64_t n, int64_t out_channel, int64_t from) {

@@ -55,6 +55,7 @@ struct Int8IgemmParams {
   int64_t segment_count = 0;
   const int8_t* w = nullptr;
   int64_t w_panel_stride = 0, w_segment_stride = 0;
+  int16_t* widened = nullptr;  // room for widened_columns · segment_count · k; null: weights are widened for each tile
   void* out = nullptr;
   int64_t out_stride = 0;
   Requantization after;
@@ -79,6 +80,7 @@ struct Int8DwconvParams {
 struct Int8ConvMicrokernels {
   const char* name;
   void (*igemm)(const Int8IgemmParams& p);
+  int64_t widened_columns;  // whose weights `igemm` widens at once; 0 where it does not
   int64_t depthwise_block;  // channels that are computed together
   // Arranges the weights of a depthwise convolution: from panels of kPanel channels, [panel][kernel column][kernel row
   // / 4][channel][kernel row % 4], to blocks of channels, of as many bytes for whole blocks.
