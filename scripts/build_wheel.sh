@@ -31,7 +31,6 @@ setup_packages
 make_venv
 setup_onnx
 setup_simdjson
-setup_archives
 step "wheel for $PLATFORM" build_wheel
 setup_minilm
 step "the wheel in an empty venv, with samples/minilm.pt2" check_wheel
