@@ -432,7 +432,7 @@ class Narrowing {
   void DropCasts() {
     for (Node* n : wide_) {
       const bool whole = n->op().traits.narrow != ir::NarrowClass::kNone && RoundsOnce(*n);
-      if (whole && (MakeWholeHalf(*n) || ReadHalves(*n))) continue;
+      if (whole && !MakeWholeHalf(*n)) ReadHalves(*n);
     }
     for (const auto& [cast, from] : widened_)
       if (cast->users().empty() && !cast->graph()->IsOutput(cast)) cast->graph()->Erase(cast->producer());
