@@ -70,14 +70,19 @@ class Fuser {
   bool IsConv(int i) const {
     const Step& s = plan_.steps[i];
     return s.kind == Step::kKernel && (s.kernel->name == "conv" || s.kernel->name == "conv_transposed") &&
-           s.outputs == 1 && s.compute == DType::kF32 && s.floats == 0;
+           s.outputs == 1 && (s.compute == DType::kF32 || TakesBf16(i)) && s.floats == 0;
   }
-  // All of f32; a bias becomes the first of the tail's operands.
+  // Whether it is one of bf16 whose loops round once, behind all that follows the sums: of images with channels last.
+  bool TakesBf16(int i) const {
+    return plan_.steps[i].compute == DType::kBF16 && HasChannelsLast(i) && views_[i][0].rank == 5 &&
+           IsOne(plan_.dims[views_[i][0].first_dim + 2]);
+  }
+  // All of one dtype; a bias becomes the first of the tail's operands.
   bool Start(int i) {
     const Step& s = plan_.steps[i];
     if (s.inputs < 2 || s.inputs > 3) return false;
     for (const View& v : views_[i])
-      if (v.dtype != DType::kF32) return false;
+      if (v.dtype != s.compute) return false;
     if (s.inputs == 3) {
       tails_[i].parts = kernels::kBias;
       tails_[i].more = {views_[i][2]};
@@ -159,8 +164,8 @@ class Fuser {
   // Whether the convolution may be done where step j is, in its place.
   bool Fits(int i, int j) const {
     const Step& s = plan_.steps[j];
-    if (s.kind != Step::kKernel || s.outputs != 1 || s.compute != DType::kF32) return false;
-    if (Out(j).dtype != DType::kF32) return false;
+    const DType dtype = plan_.steps[i].compute;
+    if (s.kind != Step::kKernel || s.outputs != 1 || s.compute != dtype || Out(j).dtype != dtype) return false;
     std::vector<int> used;
     for (int k = 0; k + 1 < static_cast<int>(views_[i].size()); ++k) used.push_back(views_[i][k].buffer);
     for (const View& v : tails_[i].more) used.push_back(v.buffer);
@@ -178,7 +183,7 @@ class Fuser {
   }
 
   // Whether the result of convolution i has channels last, whose loops can do more behind the function.
-  bool TakesPost(int i) const {
+  bool HasChannelsLast(int i) const {
     const View& out = Out(i);
     return plan_.steps[i].kernel->name == "conv" && out.rank == 5 && IsOne(plan_.dims[out.first_dim + out.rank + 1]) &&
            !IsOne(plan_.dims[out.first_dim + out.rank + 4]);
@@ -193,7 +198,7 @@ class Fuser {
     tail->origins.push_back(s.origin);
     const bool summed = tail->activation == Activation::kNone;
     // What has a norm or an addition here: the sums or, of convolutions with channels last, what the function gives.
-    if (!summed && !tail->post && (name == "batch_norm" || name == "add") && TakesPost(i))
+    if (!summed && !tail->post && (name == "batch_norm" || name == "add") && HasChannelsLast(i))
       tail->post = kernels::ConvPostAttributes{0, 0};
     if (tail->post && name != "batch_norm" && name != "add") return false;
     int64_t& have = tail->post ? tail->post->parts : tail->parts;
@@ -204,7 +209,7 @@ class Fuser {
       const Expr& parts = plan_.exprs[plan_.numbers[s.first_number]];
       if (parts.op != Expr::kInt || !IsSame(i, j, 0)) return false;
       for (int k = 1; k < s.inputs; ++k) {
-        if (in[k].dtype != DType::kF32) return false;
+        if (in[k].dtype != DType::kF32 && in[k].dtype != s.compute) return false;
         tail->more.push_back(in[k]);
       }
       have |= parts.value;
@@ -215,7 +220,7 @@ class Fuser {
     if (name == "add" && s.inputs == 2) {
       if ((!summed && !tail->post) || (have & kernels::kAdded)) return false;
       for (int k = 0; k < 2; ++k) {
-        if (!IsSame(i, j, k) || in[1 - k].dtype != DType::kF32 || !SameLayout(in[1 - k], in[k])) continue;
+        if (!IsSame(i, j, k) || in[1 - k].dtype != s.compute || !SameLayout(in[1 - k], in[k])) continue;
         View other = in[1 - k];
         // With the result's dims, of which the kernel asks that they be the same.
         other.rank = Out(i).rank, other.first_dim = Out(i).first_dim;

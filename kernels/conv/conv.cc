@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/conv/batch_norm.h"
+#include "kernels/conv/conv_bf16.h"
 #include "kernels/conv/conv_nchw.h"
 #include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/conv_transposed.h"
@@ -94,13 +95,20 @@ void Store(const std::vector<T>& from, const Tensor& out, int64_t n, int64_t fir
                     out.dtype, out.strides[4]);
 }
 
+// Tensors that an epilogue adds, of the result's dtype.
+struct AddedTensors {
+  const Tensor *residual = nullptr, *post_residual = nullptr;
+};
+
 // What follows the sums of a convolution by its tail, with the operands that are there for it, from number *at on,
-// which becomes that of the first operand behind them. Null, or what is wrong.
+// which becomes that of the first operand behind them; those of f32 that are added are in the epilogue, too. Null, or
+// what is wrong.
 const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, size_t* at,
-                     Epilogue* to) {
+                     Epilogue* to, AddedTensors* added_tensors) {
   size_t& next = *at;
   const int64_t channels = out.sizes[1];
-  if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !(out.is_contiguous() || ChannelsLast(out)))
+  if (a.parts < 0 || a.parts >= 2 * kAdded || (out.dtype != DType::kF32 && out.dtype != DType::kBF16) ||
+      !(out.is_contiguous() || ChannelsLast(out)))
     return kSizesDiffer;
   float* bias = nullptr;
   if (a.parts & kBias) {
@@ -116,14 +124,15 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
     to->scale = norm.scale, to->bias = norm.bias;
   }
   // A tensor that lies as the result does.
-  const auto added = [&](const float** add) {
-    if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out)) return false;
+  const auto added = [&](const Tensor** tensor, const float** floats) {
+    if (next >= c.in.size() || c.in[next].dtype != out.dtype || !SameSizes(c.in[next], out)) return false;
     for (int d = 0; d < out.rank; ++d)
       if (out.sizes[d] != 1 && c.in[next].strides[d] != out.strides[d]) return false;
-    *add = c.in[next++].as<float>();
+    *tensor = &c.in[next++];
+    if (out.dtype == DType::kF32) *floats = (*tensor)->as<float>();
     return true;
   };
-  if ((a.parts & kAdded) && !added(&to->residual)) return kSizesDiffer;
+  if ((a.parts & kAdded) && !added(&added_tensors->residual, &to->residual)) return kSizesDiffer;
   to->activation = a.activation;
   to->min = static_cast<float>(a.low), to->max = static_cast<float>(a.high);
   if (!a.post) return nullptr;
@@ -134,7 +143,7 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
     next += NormOperands(a.post->parts);
     to->post_scale = norm.scale, to->post_bias = norm.bias;
   }
-  return (a.post->parts & kAdded) && !added(&to->post_residual) ? kSizesDiffer : nullptr;
+  return (a.post->parts & kAdded) && !added(&added_tensors->post_residual, &to->post_residual) ? kSizesDiffer : nullptr;
 }
 
 // What follows the function of the epilogue, of a result that holds what precedes it.
@@ -167,7 +176,13 @@ const char* Plain(const Call& c, const FusedConvAttributes<>& a,
   const Tensor &w = c.in[1], &out = c.out[0];
   std::vector<Tensor> in(c.in.begin(), c.in.end());
   std::vector<float> weights, result(static_cast<size_t>(out.numel()));
-  if (w.is_packed()) {
+  std::vector<uint16_t> halves;
+  if (w.is_packed() && w.dtype == DType::kBF16) {
+    halves.resize(static_cast<size_t>(w.numel()));
+    UnpackFilters(w.as<uint16_t>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4], /*pairs=*/true},
+                  halves.data());
+    in[1].data = halves.data(), in[1].packed = Packing::kNone;
+  } else if (w.is_packed()) {
     weights.resize(static_cast<size_t>(w.numel()));
     if (w.packed == Packing::kTransposedConvFilters)
       UnpackTransposedFilters(w.as<float>(), w.sizes[0], w.sizes[1], w.sizes[3] * w.sizes[4], weights.data());
@@ -202,13 +217,20 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   const int64_t out_channels = w.sizes[0], per = w.sizes[1];
   Scratch& scratch = *c.scratch;
   Epilogue epilogue;
+  AddedTensors added;
   if (w.is_packed() && w.packed != Packing::kConvFilters) return kSizesDiffer;
   if (size_t behind = 2; a.tail) {
-    if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &behind, &epilogue)) return wrong;
+    if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &behind, &epilogue, &added)) return wrong;
   } else if (c.in.size() > 2) {
     if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizesDiffer;
     if (ComputeType(c.compute) == DType::kF32) epilogue.bias = DenseIn(scratch, c.in[2], c.compute);
   }
+  if (CanUseConvBf16(x, w, out, win)) {
+    const auto elements = [](const Tensor* t) { return t != nullptr ? t->as<uint16_t>() : nullptr; };
+    ConvBf16(x, w, out, win, {epilogue, elements(added.residual), elements(added.post_residual)}, c.workers, scratch);
+    return nullptr;
+  }
+  if (a.tail && out.dtype != DType::kF32) return scratch.querying() ? nullptr : Plain(c, a, Conv);
   if (ComputeType(c.compute) == DType::kF32) {
     const bool takes_post = ChannelsLast(out) || !epilogue.has_post();
     if (takes_post && UsesConvNhwc(x, w, out) && ConvNhwc(x, w, out, ShapeOf(win), epilogue, c.workers, scratch))
@@ -324,7 +346,8 @@ bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scra
     // Vectors of channels are all that the others have.
     Tensor result = c.out[0];
     if (!last) result = Tensor{.dtype = DType::kF32, .rank = 2, .sizes = {1, layers[i]->w.sizes[0]}, .strides = {1, 1}};
-    if (ReadTail(c, tail, result, *scratch, &next, &layers[i]->epilogue) != nullptr) return false;
+    AddedTensors added;
+    if (ReadTail(c, tail, result, *scratch, &next, &layers[i]->epilogue, &added) != nullptr) return false;
   }
   return true;
 }
@@ -350,7 +373,9 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
   Epilogue epilogue;
   if (w.is_packed() && w.packed != Packing::kTransposedConvFilters) return kSizesDiffer;
   if (size_t behind = 2; a.tail) {
-    if (const char* wrong = ReadTail(c, *a.tail, out, *c.scratch, &behind, &epilogue)) return wrong;
+    AddedTensors added;
+    if (out.dtype != DType::kF32) return kSizesDiffer;
+    if (const char* wrong = ReadTail(c, *a.tail, out, *c.scratch, &behind, &epilogue, &added)) return wrong;
   } else if (c.in.size() > 2) {
     if (c.in[2].numel() != out_channels) return kSizesDiffer;
     if (ComputeType(c.compute) == DType::kF32) epilogue.bias = DenseIn(*c.scratch, c.in[2], c.compute);
@@ -425,8 +450,14 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   weights.packed = Packing::kNone;
   p->operations = Operations(*p), p->bytes = BytesOf(weights);
   if (w.is_packed())
-    p->bytes =
-        4.0 * static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}.floats());
+    p->bytes = static_cast<double>(ByteSize(w.dtype)) *
+               static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4],
+                                               w.dtype == DType::kBF16}
+                                       .elements());
+  if (CanUseConvBf16(image, w, out, a.conv)) {
+    p->loop = {BestBf16Conv().name, ConvBf16Algorithm(image, w, out, a.conv)};
+    return true;
+  }
   const char* way = nullptr;
   if (ComputeType(c.compute) == DType::kF32) {
     if (UsesConvNhwc(image, w, out)) way = ConvNhwcAlgorithm(image, w, out, ShapeOf(a.conv));

@@ -97,7 +97,7 @@ class Block {
   static void Pack(Tensor& w, int64_t groups, Scratch& scratch) {
     if (w.packed == Packing::kConvFilters) return;
     const FilterShape f = FilterShapeOf(w, groups);
-    float* const to = scratch.Take<float>(f.floats());
+    float* const to = scratch.Take<float>(f.elements());
     if (!scratch.querying()) PackFilters(w.as<float>(), f, 0, f.panels(), to);
     w.data = to, w.packed = Packing::kConvFilters;
   }

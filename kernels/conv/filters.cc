@@ -17,13 +17,30 @@ Columns ColumnsOf(const FilterShape& f, int64_t panel) {
 }
 // Row of a panel at which tap t of channel c lies.
 int64_t RowOf(const FilterShape& f, int64_t c, int64_t t) {
-  return f.reads_nchw() ? c * f.kernel_size() + t : t * f.group_channels + c;
+  return f.reads_nchw() ? c * f.kernel_size() + t : t * f.filled_channels() + c;
+}
+// Where column j of a row lies in its panel.
+int64_t PlaceOf(const FilterShape& f, int64_t row, int64_t j) {
+  return f.pairs && !f.shared() ? (row / 2 * kPanel + j) * 2 + row % 2 : row * kPanel + j;
+}
+
+// Calls move(place in the panels, place in the weights) for each weight of panels [first, last).
+template <typename F>
+void ForEachWeight(const FilterShape& f, int64_t first, int64_t last, F move) {
+  for (int64_t panel = first, at = 0; panel < last; ++panel, at += f.depth() * kPanel) {
+    const Columns columns = ColumnsOf(f, panel);
+    int64_t weight = columns.first * f.group_channels * f.kernel_size();
+    for (int64_t j = 0; j < columns.count; ++j)
+      for (int64_t c = 0; c < f.group_channels; ++c)
+        for (int64_t t = 0; t < f.kernel_size(); ++t) move(at + PlaceOf(f, RowOf(f, c, t), j), weight++);
+  }
 }
 
 }  // namespace
 
 FilterShape FiltersOf(const WeightMatrix& m) {
-  return {.groups = m.groups, .group_channels = m.k / m.taps, .output_channels = m.n, .height = 1, .width = m.taps};
+  return {.groups = m.groups, .group_channels = m.k / m.taps, .output_channels = m.n, .height = 1, .width = m.taps,
+          .pairs = m.dtype == DType::kBF16};
 }
 
 void PackFilters(const float* weights, const FilterShape& f, int64_t first, int64_t last, float* to) {
@@ -38,20 +55,19 @@ void PackFilters(const float* weights, const FilterShape& f, int64_t first, int6
                                       reinterpret_cast<uint32_t*>(to), kPanel, f.depth(), columns.count);
       continue;
     }
-    for (int64_t j = 0; j < columns.count; ++j)
-      for (int64_t c = 0; c < f.group_channels; ++c)
-        for (int64_t t = 0; t < f.kernel_size(); ++t) to[RowOf(f, c, t) * kPanel + j] = *from++;
+    ForEachWeight(f, panel, panel + 1, [&](int64_t place, int64_t weight) { to[place] = weights[weight]; });
   }
+}
+void PackFilters(const uint16_t* weights, const FilterShape& f, int64_t first, int64_t last, uint16_t* to) {
+  std::fill_n(to, (last - first) * f.depth() * kPanel, uint16_t{0});
+  ForEachWeight(f, first, last, [&](int64_t place, int64_t weight) { to[place] = weights[weight]; });
 }
 
 void UnpackFilters(const float* panels, const FilterShape& f, float* to) {
-  for (int64_t panel = 0; panel < f.panels(); ++panel, panels += f.depth() * kPanel) {
-    const Columns columns = ColumnsOf(f, panel);
-    float* at = to + columns.first * f.depth();
-    for (int64_t j = 0; j < columns.count; ++j)
-      for (int64_t c = 0; c < f.group_channels; ++c)
-        for (int64_t t = 0; t < f.kernel_size(); ++t) *at++ = panels[RowOf(f, c, t) * kPanel + j];
-  }
+  ForEachWeight(f, 0, f.panels(), [&](int64_t place, int64_t weight) { to[weight] = panels[place]; });
+}
+void UnpackFilters(const uint16_t* panels, const FilterShape& f, uint16_t* to) {
+  ForEachWeight(f, 0, f.panels(), [&](int64_t place, int64_t weight) { to[weight] = panels[place]; });
 }
 
 void PackTransposedFilters(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first,

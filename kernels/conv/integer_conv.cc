@@ -15,8 +15,7 @@
 #include <cstring>
 
 #include "kernels/attributes.h"
-#include "kernels/conv/padded.h"
-#include "kernels/conv/work_partition.h"
+#include "kernels/conv/word_conv.h"
 #include "kernels/gemm/dequant_linear.h"
 #include "kernels/gemm/packing.h"
 #include "kernels/gemm/product.h"
@@ -29,162 +28,51 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kMaxSize = int64_t{1} << 30;  // of what is multiplied with another
-constexpr int64_t kBlockBytes = 256 << 10;      // of image and result that stay in the second-level cache
-constexpr int64_t kCopyBytes = 128 << 10;       // of a padded copy
-constexpr int64_t kPatchColumns = 12;           // images as narrow as this become patches
-constexpr int64_t kSlack = 64;                  // bytes behind a copy that may be read
+// Bytes of depthwise weights lie in words of four kernel rows.
+int64_t DepthOf(const WordGeometry& g) {
+  return g.depthwise() ? g.width * ((g.height + 3) / 4 * 4) : g.segment_depth();
+}
 
-int64_t RoundUp4(int64_t n) { return (n + 3) / 4 * 4; }
-
-// The geometry of a convolution: checked sizes, and how its weights lie.
-struct Geometry {
-  int64_t batch, channels, in_y, in_x, outs, out_y, out_x;
-  int64_t groups, height, width, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
-
-  int64_t group_channels() const { return channels / groups; }
-  int64_t group_outs() const { return outs / groups; }
-  bool depthwise() const { return groups > 1 && groups == channels && groups == outs; }
-  int64_t filled_channels() const { return RoundUp4(group_channels()); }
-  int64_t depth() const { return depthwise() ? width * RoundUp4(height) : height * width * filled_channels(); }
-  int64_t group_columns() const {
-    return groups == 1 || depthwise() ? outs : (group_outs() + kPanel - 1) / kPanel * kPanel;
-  }
-  int64_t columns() const { return groups == 1 || depthwise() ? outs : groups * group_columns(); }
-  int64_t extent_y() const { return (height - 1) * dilation_y + 1; }
-  int64_t extent_x() const { return (width - 1) * dilation_x + 1; }
-  // Whether outputs read pixels outside of the image.
-  bool padded() const {
-    return pad_y != 0 || pad_x != 0 || (out_y - 1) * stride_y + extent_y() > in_y ||
-           (out_x - 1) * stride_x + extent_x() > in_x;
-  }
-  bool pointwise() const { return height == 1 && width == 1 && !padded() && groups == 1 && channels % 4 == 0; }
-  double multiplications() const {
-    return static_cast<double>(batch * out_y * out_x * outs) * static_cast<double>(height * width * group_channels());
-  }
-};
-
-bool ReadGeometry(const Tensor& x, const Tensor& w, const Tensor& out, const IntegerConvAttributes& a, Geometry* g) {
+bool ReadGeometry(const Tensor& x, const Tensor& w, const Tensor& out, const IntegerConvAttributes& a,
+                  WordGeometry* g) {
   if (x.rank != 5 || w.rank != 2 || out.rank != 5 || x.sizes[2] != 1 || out.sizes[2] != 1) return false;
-  auto fits = [](int64_t v, int64_t least) { return v >= least && v < kMaxSize; };
-  for (int d : {0, 1})
-    if (!fits(a.kernel[d], 1) || !fits(a.stride[d], 1) || !fits(a.padding[d], 0) || !fits(a.dilation[d], 1))
-      return false;
-  *g = {x.sizes[0],  x.sizes[1],  x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3], out.sizes[4],  a.groups,
-        a.kernel[0], a.kernel[1], a.stride[0], a.stride[1], a.padding[0], a.padding[1], a.dilation[0], a.dilation[1]};
-  for (const int64_t v : {g->batch, g->channels, g->in_y, g->in_x, g->outs, g->out_y, g->out_x})
-    if (!fits(v, 1)) return false;
-  if (!fits(g->groups, 1) || g->channels % g->groups != 0 || g->outs % g->groups != 0 || out.sizes[0] != g->batch)
-    return false;
-  // What is read is the image or its padding.
-  const auto inside = [](int64_t outputs, int64_t stride, int64_t extent, int64_t size, int64_t pad) {
-    return (outputs - 1) * stride + extent <= size + 2 * pad && extent < kMaxSize;
-  };
-  __int128 depth = static_cast<__int128>(g->height) * g->width * (g->group_channels() + 4);
-  return g->pad_y <= g->height * g->dilation_y && g->pad_x <= g->width * g->dilation_x &&
-         inside(g->out_y, g->stride_y, g->extent_y(), g->in_y, g->pad_y) &&
-         inside(g->out_x, g->stride_x, g->extent_x(), g->in_x, g->pad_x) && depth <= 4 * kMaxIntegerTerms &&
-         w.sizes[0] == g->depth() && w.sizes[1] == g->columns();
+  *g = {x.sizes[0],   x.sizes[1],   x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3],  out.sizes[4],  a.groups,
+        a.kernel[0],  a.kernel[1],  a.stride[0], a.stride[1], a.padding[0], a.padding[1], a.dilation[0], a.dilation[1],
+        /*per_word=*/4};
+  return g->IsValid() && out.sizes[0] == g->batch && g->taps() * (g->group_channels() + 4) <= 4 * kMaxIntegerTerms &&
+         w.sizes[0] == DepthOf(*g) && w.sizes[1] == g->columns();
 }
 
-// An image of bytes with channels last, and where its pixels and rows lie.
-struct Image {
-  const uint8_t* at = nullptr;
-  int64_t pixel = 0, row = 0, image = 0;  // bytes from one to the next
-  bool channels_last = true;              // false: planes, `plane` bytes apart
-  int64_t plane = 0;
-};
-
-bool HasChannelsLast(const Tensor& t) {
-  return (t.strides[1] == 1 || t.sizes[1] == 1) && t.strides[4] >= t.sizes[1] &&
-         (t.sizes[3] == 1 || t.strides[3] >= t.sizes[4] * t.strides[4]);
-}
-
-class IntegerConv {
+// Loops over bytes (word_conv.h), and what follows their sums.
+class ByteLoops {
  public:
-  IntegerConv(const Geometry& g, const IntegerConvAttributes& a) : g_(g), a_(a) {}
+  using Weight = int8_t;
+  using Widened = int16_t;
+  using IgemmParams = Int8IgemmParams;
+  using DwconvParams = Int8DwconvParams;
+  static constexpr int64_t kBytes = 1;
 
-  void Run(const Tensor& x, const Tensor& w, const Tensor& offset, const Tensor& scale, const Tensor* bias,
-           const Tensor* added, const Tensor& out, const Call& c) {
-    Scratch& scratch = *c.scratch;
-    workers_ = g_.multiplications() < kMinParallelWork ? nullptr : c.workers;
-    QuantizedMatrix matrix;
-    matrix.k = g_.depth(), matrix.n = g_.columns();
-    TakeIntegers(w, matrix, c, scratch);
-    weights_ = static_cast<const int8_t*>(matrix.q);
-    TakeImage(x, scratch);
-    const bool last = HasChannelsLast(out);
-    result_bytes_ = ByteSize(out.dtype);
-    Tensor to = out;
-    if (!last) {
-      to = NhwcOf(out);
-      to.data = scratch.Take<char>(out.numel() * result_bytes_);
-    }
-    Tensor other;
-    if (added != nullptr) {
-      other = *added;
-      bool same = true;
-      for (int d : {0, 1, 3, 4}) same = same && (to.sizes[d] == 1 || other.strides[d] == to.strides[d]);
-      if (!same) {
-        other = NhwcOf(*added);
-        for (int d = 0; d < 5; ++d) other.strides[d] = to.strides[d];
-        int64_t reach = 1;
-        for (int d = 0; d < 5; ++d) reach += (to.sizes[d] - 1) * to.strides[d];
-        other.data = scratch.Take<char>(reach * ByteSize(added->dtype));
-        if (!scratch.querying()) CopyElements(*added, other);
-      }
-    }
-    SetRequantization(offset, scale, bias, added != nullptr ? &other : nullptr, out.dtype, scratch);
-    out_ = static_cast<char*>(to.data);
-    out_pixel_ = to.strides[4], out_row_ = to.strides[3], out_image_ = to.strides[0];
-    if (g_.depthwise())
-      Depthwise(scratch);
-    else if (g_.pointwise() && x_.channels_last)
-      Pointwise(scratch);
-    else
-      Direct(scratch);
-    if (!last && !scratch.querying()) CopyElements(to, out);
-  }
+  ByteLoops(const WordGeometry& g, const IntegerConvAttributes& a, DType result)
+      : padding(static_cast<uint8_t>(a.input_zero)), result_bytes(ByteSize(result)), g_(g), a_(a) {}
 
-  static const char* NameOf(const Geometry& g) {
-    return g.depthwise()   ? "depthwise, four kernel rows a step"
-           : g.pointwise() ? "GEMM over pixels"
-           : g.groups > 1  ? "indirect GEMM of each group"
-                           : "indirect GEMM";
-  }
+  const uint8_t padding;
+  const int64_t result_bytes;
 
- private:
-  static Tensor NhwcOf(Tensor t) {
-    t.strides[1] = 1, t.strides[4] = t.sizes[1], t.strides[3] = t.strides[2] = t.sizes[1] * t.sizes[4];
-    t.strides[0] = t.strides[3] * t.sizes[3];
-    return t;
+  static int64_t WidenedColumns() { return BestInt8Conv().widened_columns; }
+  void Igemm(Int8IgemmParams& p, int64_t column, int64_t element) const {
+    p.after = after_.At(column, element);
+    BestInt8Conv().igemm(p);
   }
-  // Between two layouts.
-  static void CopyElements(const Tensor& from, const Tensor& to) {
-    const int64_t bytes = ByteSize(from.dtype);
-    for (int64_t n = 0; n < from.sizes[0]; ++n)
-      for (int64_t y = 0; y < from.sizes[3]; ++y)
-        for (int64_t x = 0; x < from.sizes[4]; ++x) {
-          const char* p = from.as<char>() + (n * from.strides[0] + y * from.strides[3] + x * from.strides[4]) * bytes;
-          char* q = to.as<char>() + (n * to.strides[0] + y * to.strides[3] + x * to.strides[4]) * bytes;
-          for (int64_t c = 0; c < from.sizes[1]; ++c, p += from.strides[1] * bytes, q += to.strides[1] * bytes)
-            std::memcpy(q, p, static_cast<size_t>(bytes));
-        }
+  void Dwconv(Int8DwconvParams& p, int64_t element) const {
+    p.after = after_.At(0, element);
+    BestInt8Conv().dwconv(p);
   }
-
-  // Images of few channels stay planes: their pixels are put together while they are padded.
-  void TakeImage(const Tensor& x, Scratch& scratch) {
-    Tensor t = x;
-    x_.channels_last = HasChannelsLast(x);
-    const bool planes = !x_.channels_last && g_.groups == 1 && g_.channels <= 4 && x.strides[4] == 1;
-    if (!x_.channels_last && !planes) {
-      t = NhwcOf(x);
-      t.data = scratch.Take<char>(x.numel() + kSlack);
-      if (!scratch.querying()) CopyElements(x, t);
-      x_.channels_last = true;
-    }
-    x_.at = t.as<uint8_t>();
-    x_.pixel = t.strides[4], x_.row = t.strides[3], x_.image = t.strides[0], x_.plane = t.strides[1];
+  static const int8_t* ArrangeDepthwise(const WordGeometry& g, const int8_t* weights, Scratch& scratch) {
+    const Int8ConvMicrokernels& isa = BestInt8Conv();
+    const int64_t quads = DepthOf(g) / 4;
+    auto* const to = scratch.Take<int8_t>((g.channels + isa.depthwise_block) * quads * 4 + kSlack);
+    if (!scratch.querying()) isa.arrange_depthwise(weights, g.channels, quads, to);
+    return to;
   }
 
   // offset, scale and bias by column, in whole panels, with everything constant joined to them.
@@ -215,7 +103,7 @@ class IntegerConv {
       scales[column] = scale.as<float>()[o * scale.strides[0]] * by;
       const float b = bias != nullptr ? bias->as<float>()[o * bias->strides[0]] : 0;
       biases[column] = (b - less) * by;
-      most = std::max(most, std::abs(double{scales[column]}) * 255 * 128 * static_cast<double>(g_.depth()) * 2 +
+      most = std::max(most, std::abs(double{scales[column]}) * 255 * 128 * static_cast<double>(DepthOf(g_)) * 2 +
                                 std::abs(double{biases[column]}));
     }
     q.activation = bounds ? Activation::kNone : a_.activation;
@@ -249,229 +137,45 @@ class IntegerConv {
     q.bias = reinterpret_cast<const float*>(arranged(biases));
   }
 
-  void* Result(int64_t element) const { return out_ + element * result_bytes_; }
-
-  // All pixels, or those of each row, as one matrix.
-  void Pointwise(Scratch& scratch) {
-    const int64_t pixels = g_.out_y * g_.out_x;
-    const bool strided = g_.stride_y != 1 || g_.stride_x != 1;
-    const bool dense = !strided && (g_.in_y == 1 || x_.row == g_.in_x * x_.pixel) &&
-                       (g_.out_y == 1 || out_row_ == g_.out_x * out_pixel_);
-    const bool one = dense && (g_.batch == 1 || (x_.image == pixels * x_.pixel && out_image_ == pixels * out_pixel_));
-    if (!dense) {
-      ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
-        int16_t* const widened = TakeWidened(own);
-        if (own.querying()) return;
-        for (int64_t i = first; i < last; ++i) {
-          const int64_t n = i / g_.out_y, y = i % g_.out_y;
-          MultiplyPixels(x_.at + n * x_.image + y * g_.stride_y * x_.row, g_.stride_x * x_.pixel,
-                         n * out_image_ + y * out_row_, g_.out_x, 0, g_.outs, widened);
-        }
-      });
-      return;
-    }
-    const int64_t images = one ? 1 : g_.batch, rows = one ? g_.batch * pixels : pixels;
-    const int64_t block = std::max<int64_t>(28, kBlockBytes / (g_.channels + g_.outs * result_bytes_) / 14 * 14);
-    const int64_t panels = Ceil(g_.outs, kPanel);
-    const WorkPartition partition = PartitionWork(workers_, images, rows, panels, Ceil(rows, block), 14,
-                                                  g_.channels * g_.outs > rows * g_.channels);
-    ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
-      int16_t* const widened = TakeWidened(own);
-      if (own.querying()) return;
-      for (int64_t i = first; i < last; ++i) {
-        const WorkPartition::Task t = partition[i];
-        MultiplyPixels(x_.at + t.image * x_.image + t.row * x_.pixel, x_.pixel,
-                       t.image * out_image_ + t.row * out_pixel_, t.end_row - t.row, t.panel * kPanel,
-                       std::min(g_.outs, t.end_panel * kPanel), widened);
-      }
-    });
-  }
-  int16_t* TakeWidened(Scratch& scratch) const {
-    const int64_t columns = BestInt8Conv().widened_columns;
-    return columns > 0 ? scratch.Take<int16_t>(columns * g_.depth()) : nullptr;
-  }
-  void MultiplyPixels(const uint8_t* x, int64_t x_stride, int64_t element, int64_t m, int64_t j, int64_t end_j,
-                      int16_t* widened) const {
-    const int64_t segment = 0;
-    Int8IgemmParams p;
-    p.m = m, p.n = end_j - j, p.k = g_.depth();
-    p.x = x, p.x_stride = x_stride;
-    p.segments = &segment, p.segment_count = 1;
-    p.w = weights_ + j * g_.depth(), p.w_panel_stride = g_.depth() * kPanel, p.widened = widened;
-    p.out = Result(element + j), p.out_stride = out_pixel_;
-    p.after = after_.At(j, element + j);
-    BestInt8Conv().igemm(p);
-  }
-
-  // Over copies of row blocks with padding and channels filled up, or over patches of narrow images; in place where
-  // neither is needed.
-  void Direct(Scratch& scratch) {
-    const int64_t filled = g_.filled_channels(), pixel = g_.groups * filled;
-    const bool copied = g_.padded() || g_.group_channels() % 4 != 0 || !x_.channels_last;
-    const bool patches = g_.groups == 1 && g_.out_x < kPatchColumns && g_.height * g_.width > 1;
-    const int64_t width = (g_.out_x - 1) * g_.stride_x + g_.extent_x();
-    const int64_t row_bytes = width * pixel * g_.stride_y;
-    const int64_t rows_at_once =
-        patches ? std::clamp<int64_t>(kBlockBytes / std::max<int64_t>(1, g_.out_x * g_.depth()), 1, g_.out_y)
-                : std::clamp<int64_t>(kCopyBytes / std::max<int64_t>(1, row_bytes), 1, g_.out_y);
-    const int64_t columns = g_.groups == 1 ? Ceil(g_.outs, kPanel) : g_.groups;
-    const WorkPartition partition = PartitionWork(workers_, g_.batch, g_.out_y, columns, Ceil(g_.out_y, rows_at_once),
-                                                  1, g_.depth() * g_.outs > g_.out_y * g_.out_x * g_.channels);
-    const int64_t held = partition.MaxRowsPerTask();
-    const int64_t copy_rows = (held - 1) * g_.stride_y + g_.extent_y();
-    // A kernel row is one segment where its pixels are contiguous.
-    const int64_t pixel_stride = copied ? pixel : x_.pixel, row_stride = copied ? width * pixel : x_.row;
-    const bool joined = g_.groups == 1 && g_.dilation_x == 1 && pixel_stride == filled;
-    const int64_t segment_count = joined ? g_.height : g_.height * g_.width;
-    auto* const segments = scratch.Take<int64_t>(segment_count);
-    if (!scratch.querying()) {
-      int64_t* at = segments;
-      for (int64_t y = 0; y < g_.height; ++y)
-        for (int64_t z = 0; z < (joined ? 1 : g_.width); ++z)
-          *at++ = y * g_.dilation_y * row_stride + z * g_.dilation_x * pixel_stride;
-    }
-    ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
-      uint8_t* const copy = copied ? own.Take<uint8_t>(copy_rows * width * pixel + kSlack) : nullptr;
-      uint8_t* const patch = patches ? own.Take<uint8_t>(held * g_.out_x * g_.depth() + kSlack) : nullptr;
-      int16_t* const widened = TakeWidened(own);
-      if (own.querying()) return;
-      int64_t in_copy = -1;  // the block that is there
-      for (int64_t i = first; i < last; ++i) {
-        const WorkPartition::Task t = partition[i];
-        if (t.row >= t.end_row) continue;
-        const int64_t rows = t.end_row - t.row;
-        const uint8_t* image = x_.at + t.image * x_.image + t.row * g_.stride_y * x_.row;
-        if (copied) {
-          if (in_copy != t.block) CopyRows(t.image, t.row, (rows - 1) * g_.stride_y + g_.extent_y(), width, copy);
-          image = copy;
-        }
-        if (patches && in_copy != t.block)
-          MakePatches(image, rows, pixel_stride, row_stride, segments, segment_count, patch);
-        in_copy = t.block;
-        const int64_t element = t.image * out_image_ + t.row * out_row_;
-        if (patches && (rows == 1 || out_row_ == g_.out_x * out_pixel_)) {
-          MultiplyPixels(patch, g_.depth(), element, rows * g_.out_x, t.panel * kPanel,
-                         std::min(g_.outs, t.end_panel * kPanel), widened);
-          continue;
-        }
-        Int8IgemmParams p;
-        p.m = g_.out_x, p.k = g_.depth() / segment_count;
-        p.x_stride = g_.stride_x * pixel_stride;
-        p.segments = segments, p.segment_count = segment_count;
-        p.w_panel_stride = g_.depth() * kPanel, p.w_segment_stride = p.k * kPanel, p.widened = widened;
-        p.out_stride = out_pixel_;
-        // Columns whose weights stay in the cache for all rows.
-        const auto multiply = [&](int64_t column, int64_t n, int64_t out_channel, int64_t from) {
-          p.n = n, p.w = weights_ + column * g_.depth();
-          for (int64_t y = 0; y < rows; ++y) {
-            const int64_t at = element + y * out_row_ + out_channel;
-            p.x = image + y * g_.stride_y * row_stride + from;
-            p.out = Result(at);
-            p.after = after_.At(column, at);
-            BestInt8Conv().igemm(p);
-          }
-        };
-        if (g_.groups == 1) {
-          const int64_t end = std::min(g_.outs, t.end_panel * kPanel);
-          for (int64_t j = t.panel * kPanel; j < end; j += kColumns) multiply(j, std::min(kColumns, end - j), j, 0);
-        } else {
-          for (int64_t group = t.panel; group < t.end_panel; ++group)
-            for (int64_t j = 0; j < g_.group_outs(); j += kColumns)
-              multiply(group * g_.group_columns() + j, std::min(kColumns, g_.group_outs() - j),
-                       group * g_.group_outs() + j, group * (copied ? filled : g_.group_channels()));
-        }
-      }
-    });
-  }
-
-  // `rows` padded rows of `width` pixels from those of output row `row` on; channels of each group filled up.
-  void CopyRows(int64_t n, int64_t row, int64_t rows, int64_t width, uint8_t* to) const {
-    const int64_t filled = g_.filled_channels(), pixel = g_.groups * filled, per = g_.group_channels();
-    const auto padding = static_cast<uint8_t>(a_.input_zero);
-    const int64_t left = std::min(g_.pad_x, width), count = std::clamp<int64_t>(width - left, 0, g_.in_x);
-    for (int64_t r = 0; r < rows; ++r, to += width * pixel) {
-      const int64_t y = row * g_.stride_y - g_.pad_y + r;
-      if (y < 0 || y >= g_.in_y) {
-        std::memset(to, padding, static_cast<size_t>(width * pixel));
-        continue;
-      }
-      std::memset(to, padding, static_cast<size_t>(left * pixel));
-      std::memset(to + (left + count) * pixel, padding, static_cast<size_t>((width - left - count) * pixel));
-      const uint8_t* from = x_.at + n * x_.image + y * x_.row;
-      uint8_t* at = to + left * pixel;
-      if (!x_.channels_last) {
-        JoinPlanes(from, count, at);
-      } else if (x_.pixel == pixel) {
-        std::memcpy(at, from, static_cast<size_t>(count * pixel));
-      } else if (filled == per) {
-        for (int64_t i = 0; i < count; ++i, from += x_.pixel, at += pixel)
-          std::memcpy(at, from, static_cast<size_t>(pixel));
-      } else {
-        for (int64_t i = 0; i < count; ++i, from += x_.pixel)
-          for (int64_t group = 0; group < g_.groups; ++group, at += filled) {
-            std::memcpy(at, from + group * per, static_cast<size_t>(per));
-            std::memset(at + per, 0, static_cast<size_t>(filled - per));
-          }
-      }
-    }
-  }
-  // Pixels of four bytes from up to four planes.
-  void JoinPlanes(const uint8_t* from, int64_t count, uint8_t* to) const {
-    const uint8_t* plane[4];
-    for (int64_t c = 0; c < 4; ++c) plane[c] = from + std::min(c, g_.channels - 1) * x_.plane;
-    for (int64_t i = 0; i < count; ++i) {
-      const uint32_t word =
-          plane[0][i] | uint32_t{plane[1][i]} << 8 | uint32_t{plane[2][i]} << 16 | uint32_t{plane[3][i]} << 24;
-      std::memcpy(to + 4 * i, &word, 4);
-    }
-  }
-  void MakePatches(const uint8_t* image, int64_t rows, int64_t pixel_stride, int64_t row_stride,
-                   const int64_t* segments, int64_t count, uint8_t* to) const {
-    const auto bytes = static_cast<size_t>(g_.depth() / count);
-    for (int64_t y = 0; y < rows; ++y)
-      for (int64_t x = 0; x < g_.out_x; ++x) {
-        const uint8_t* const from = image + y * g_.stride_y * row_stride + x * g_.stride_x * pixel_stride;
-        for (int64_t s = 0; s < count; ++s, to += bytes) std::memcpy(to, from + segments[s], bytes);
-      }
-  }
-
-  void Depthwise(Scratch& scratch) {
-    const Int8ConvMicrokernels& isa = BestInt8Conv();
-    const int64_t quads = g_.width * RoundUp4(g_.height) / 4;
-    auto* const weights = scratch.Take<int8_t>((g_.channels + isa.depthwise_block) * quads * 4 + kSlack);
-    if (!scratch.querying()) isa.arrange_depthwise(weights_, g_.channels, quads, weights);
-    ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
-      const uint8_t** const rows = own.Take<const uint8_t*>(g_.height);
-      if (own.querying()) return;
-      Int8DwconvParams p;
-      p.rows = rows, p.x_pixel_stride = x_.pixel, p.columns = g_.in_x;
-      p.height = g_.height, p.width = g_.width, p.stride = g_.stride_x, p.pad = g_.pad_x, p.dilation = g_.dilation_x;
-      p.padding = static_cast<uint8_t>(a_.input_zero);
-      p.w = weights, p.channels = g_.channels, p.n = g_.out_x;
-      p.out_pixel_stride = out_pixel_;
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t n = i / g_.out_y, y = i % g_.out_y;
-        for (int64_t k = 0; k < g_.height; ++k) {
-          const int64_t row = y * g_.stride_y - g_.pad_y + k * g_.dilation_y;
-          rows[k] = row < 0 || row >= g_.in_y ? nullptr : x_.at + n * x_.image + row * x_.row;
-        }
-        const int64_t at = n * out_image_ + y * out_row_;
-        p.out = Result(at);
-        p.after = after_.At(0, at);
-        isa.dwconv(p);
-      }
-    });
-  }
-
-  const Geometry& g_;
+ private:
+  static constexpr int64_t kSlack = 64;  // bytes behind the weights that may be read
+  const WordGeometry& g_;
   const IntegerConvAttributes& a_;
-  const Workers* workers_ = nullptr;
-  const int8_t* weights_ = nullptr;
-  Image x_;
   Requantization after_;
-  char* out_ = nullptr;
-  int64_t result_bytes_ = 1, out_pixel_ = 0, out_row_ = 0, out_image_ = 0;  // strides in elements
 };
+
+const char* NameOf(const WordGeometry& g) {
+  return g.depthwise()   ? "depthwise, four kernel rows a step"
+         : g.pointwise() ? "GEMM over pixels"
+         : g.groups > 1  ? "indirect GEMM of each group"
+                         : "indirect GEMM";
+}
+
+void RunLoops(const WordGeometry& g, const IntegerConvAttributes& a, const Tensor& x, const Tensor& w,
+              const Tensor& offset, const Tensor& scale, const Tensor* bias, const Tensor* added, const Call& c) {
+  using Conv = WordConv<ByteLoops>;
+  Scratch& scratch = *c.scratch;
+  const Tensor& out = c.out[0];
+  QuantizedMatrix matrix;
+  matrix.k = DepthOf(g), matrix.n = g.columns();
+  TakeIntegers(w, matrix, c, scratch);
+  ByteLoops loops(g, a, out.dtype);
+  const Tensor to = Conv::ResultOf(out, scratch);
+  Tensor other;
+  if (added != nullptr) {
+    other = *added;
+    bool same = true;
+    for (int d : {0, 1, 3, 4}) same = same && (to.sizes[d] == 1 || other.strides[d] == to.strides[d]);
+    if (!same) {
+      int64_t reach = 1;
+      for (int d = 0; d < 5; ++d) other.strides[d] = to.strides[d], reach += (to.sizes[d] - 1) * to.strides[d];
+      other.data = scratch.Take<char>(reach * ByteSize(added->dtype));
+      if (!scratch.querying()) Conv::CopyElements(*added, other);
+    }
+  }
+  loops.SetRequantization(offset, scale, bias, added != nullptr ? &other : nullptr, out.dtype, scratch);
+  Conv(g, loops, c.workers).Run(x, static_cast<const int8_t*>(matrix.q), to, out, scratch);
+}
 
 // Checks the operands, which come from a file.
 const char* RunIntegerConv(const Call& c, const IntegerConvAttributes& a) {
@@ -482,7 +186,7 @@ const char* RunIntegerConv(const Call& c, const IntegerConvAttributes& a) {
   const Tensor* const bias = biased ? &c.in[4] : nullptr;
   const Tensor* const added = adds ? &c.in[4 + biased] : nullptr;
   const bool bytes = a.multiplier != 0;
-  Geometry g;
+  WordGeometry g;
   if (out.numel() == 0) return nullptr;
   if (!ReadGeometry(x, w, out, a, &g)) return kSizesDiffer;
   auto per_channel = [&](const Tensor& t, DType dtype) {
@@ -500,12 +204,12 @@ const char* RunIntegerConv(const Call& c, const IntegerConvAttributes& a) {
   if (!byte(a.input_zero) || !byte(a.added_zero) || !byte(a.zero_point) || !byte(a.low) || !byte(a.high) ||
       a.low > a.high || !std::isfinite(a.multiplier) || !std::isfinite(a.added_scale))
     return kMalformed;
-  IntegerConv(g, a).Run(x, w, offset, scale, bias, added, out, c);
+  RunLoops(g, a, x, w, offset, scale, bias, added, c);
   return nullptr;
 }
 
 bool ConvProduct(const Call& c, const IntegerConvAttributes& a, int64_t, Product* p) {
-  Geometry g;
+  WordGeometry g;
   if (c.in.size() < 4 || !ReadGeometry(c.in[0], c.in[1], c.out[0], a, &g)) return false;
   const Tensor& out = c.out[0];
   const int result = static_cast<int>(c.in.size());
@@ -514,7 +218,7 @@ bool ConvProduct(const Call& c, const IntegerConvAttributes& a, int64_t, Product
   p->k.value = g.height * g.width * g.group_channels(), p->n = SizeOf(out, result, 2, 5);
   p->matrix = 1, p->bytes = BytesOf(c.in[1]);
   p->operations = Operations(*p);
-  p->loop = {BestInt8Conv().name, IntegerConv::NameOf(g)};
+  p->loop = {BestInt8Conv().name, NameOf(g)};
   return true;
 }
 

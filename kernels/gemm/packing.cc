@@ -114,7 +114,9 @@ int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
 static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, WeightMatrix* m) {
   const View& v = p.views[s.first_view + operand];
   const int32_t groups_at = s.kernel->groups_at[operand];
-  if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints <= groups_at || s.outputs != 1)
+  const bool pairs = v.dtype == DType::kBF16 && !taps;
+  if ((v.dtype != DType::kF32 && !pairs) || s.compute != v.dtype || v.rank != 5 || s.ints <= groups_at ||
+      s.outputs != 1)
     return false;
   const Buffer& b = p.buffers[v.buffer];
   auto known = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
@@ -128,7 +130,7 @@ static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, W
       return false;
   }
   const View &x = p.views[s.first_view], &out = p.views[s.first_view + s.inputs];
-  if (value(sizes[2]) != 1 || (taps && x.dtype != DType::kF32) || out.rank != 5 || out.dtype != DType::kF32)
+  if (value(sizes[2]) != 1 || ((taps || pairs) && x.dtype != v.dtype) || out.rank != 5 || out.dtype != v.dtype)
     return false;
   int64_t groups = 1;
   if (groups_at >= 0) {
@@ -146,10 +148,11 @@ static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, W
     *m = {DType::kF32, value(sizes[0]), rest, rest, 1, Packing::kTransposedConvFilters, 1, of_taps};
   } else {
     if (!last) return false;
-    *m = {DType::kF32, rest, outs, 1, rest, Packing::kConvFilters, groups, of_taps};
+    *m = {v.dtype, rest, outs, 1, rest, Packing::kConvFilters, groups, of_taps};
   }
   int64_t bytes;
-  return !__builtin_mul_overflow(step, int64_t{4}, &bytes) && bytes == value(b.bytes) && PackedBytes(*m) >= 0;
+  return !__builtin_mul_overflow(step, int64_t{ByteSize(v.dtype)}, &bytes) && bytes == value(b.bytes) &&
+         PackedBytes(*m) >= 0;
 }
 
 bool CanUsePacked(const Plan& p, const Step& s, int operand, Packing packing, WeightMatrix* m) {
@@ -243,13 +246,22 @@ int64_t Panels(const WeightMatrix& m) {
   return m.packing == Packing::kTransposedConvFilters ? m.taps * PanelsPerElement(m.n / m.taps)
                                                       : (m.n - 1) / kPanel + 1;
 }
-int64_t PanelBytes(const WeightMatrix& m) { return PanelBytes(m.k, kPanel, m.dtype, m.packing); }
+int64_t PanelBytes(const WeightMatrix& m) {
+  // An odd channel of each tap is filled up.
+  int64_t rows = m.k;
+  if (m.packing == Packing::kConvFilters && m.dtype == DType::kBF16 &&
+      __builtin_mul_overflow(FiltersOf(m).filled_channels(), m.taps, &rows))
+    return -1;
+  return PanelBytes(rows, kPanel, m.dtype, m.packing);
+}
 int64_t PackedBytes(const WeightMatrix& m) {
   int64_t bytes;
   return m.k < 1 || m.n < 1 || PanelBytes(m) < 0 || __builtin_mul_overflow(PanelBytes(m), Panels(m), &bytes) ? -1
                                                                                                              : bytes;
 }
 void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t last, void* to) {
+  if (m.packing == Packing::kConvFilters && m.dtype == DType::kBF16)
+    return PackFilters(static_cast<const uint16_t*>(from), FiltersOf(m), first, last, static_cast<uint16_t*>(to));
   if (m.packing == Packing::kConvFilters)
     return PackFilters(static_cast<const float*>(from), FiltersOf(m), first, last, static_cast<float*>(to));
   if (m.packing == Packing::kTransposedConvFilters)
@@ -258,6 +270,8 @@ void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t 
   PackPanels({from, m.dtype, m.row, m.column}, m.k, m.n, first, last, to, m.packing);
 }
 void UnpackPanels(const void* panels, const WeightMatrix& m, void* to) {
+  if (m.packing == Packing::kConvFilters && m.dtype == DType::kBF16)
+    return UnpackFilters(static_cast<const uint16_t*>(panels), FiltersOf(m), static_cast<uint16_t*>(to));
   if (m.packing == Packing::kConvFilters)
     return UnpackFilters(static_cast<const float*>(panels), FiltersOf(m), static_cast<float*>(to));
   if (m.packing == Packing::kTransposedConvFilters)

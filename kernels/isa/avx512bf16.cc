@@ -1,16 +1,28 @@
-// Instruction set "avx512bf16": AVX-512 with sums of two bf16 products (BF16): GEMM with twice as many multiplications
-// per step as f32. All other micro-kernels are avx512vnni's.
+// Instruction set "avx512bf16": AVX-512 with sums of two bf16 products (BF16): GEMM and convolutions with twice as many
+// multiplications per step as f32. All other micro-kernels are avx512vnni's.
 #if defined(__x86_64__)
 #include <cstdint>
 
 #include <immintrin.h>
 
+#include "kernels/isa/bf16_conv.h"
 #include "kernels/isa/bf16_gemm.h"
+#include "kernels/isa/isa.h"
+
+#define SLIPWAY_ISA_NAME "avx512bf16"
+#define SLIPWAY_ISA_BYTES 64
 
 namespace slipway::kernels {
 namespace {
 
+// clang-format off: each needs what is above it
+#include "kernels/isa/simd.inc.h"
+#include "kernels/isa/elements.inc.h"
+#include "kernels/isa/math.inc.h"
+#include "kernels/isa/epilogue.inc.h"
+#include "kernels/isa/bf16_conv.inc.h"
 #include "kernels/isa/bf16_pairs.inc.h"
+// clang-format on
 
 constexpr int kRows = 6;
 
@@ -80,6 +92,9 @@ void Gemm(const GemmParams& g, float* workspace) {
 }
 
 }  // namespace
+
+extern const Bf16ConvMicrokernels kBf16ConvAvx512Bf16;
+const Bf16ConvMicrokernels kBf16ConvAvx512Bf16 = SLIPWAY_BF16_CONV_MICROKERNELS;
 
 extern const Bf16GemmMicrokernels kBf16GemmAvx512;
 const Bf16GemmMicrokernels kBf16GemmAvx512 = {"avx512bf16", Supports, Workspace, Gemm};

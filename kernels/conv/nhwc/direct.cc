@@ -14,7 +14,7 @@ constexpr int64_t kMinSegment = 8;  // shorter rows of kernel elements in planes
 PrefetchRange WeightsAfter(const ConvRun& run, int64_t u, int64_t j, int64_t step) {
   const ConvProblem& c = run.problem;
   const int64_t outs = c.filter.output_channels, unit = c.ColumnUnit();
-  if (c.filter.groups == 1 && c.filter.floats() < kWeightsExceedL2Floats) return {};
+  if (c.filter.groups == 1 && c.filter.elements() < kWeightsExceedL2Floats) return {};
   j += step;
   if (j >= std::min((u + 1) * unit, outs)) ++u, j = u * unit;
   if (j >= outs) return {};

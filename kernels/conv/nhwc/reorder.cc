@@ -17,7 +17,7 @@ void CopyPixels(const float* from, int64_t from_stride, int64_t pixels, int64_t 
 
 const float* PackedFilters(const ConvProblem& c, Scratch& scratch) {
   if (c.w.packed == Packing::kConvFilters) return c.w.as<float>();
-  float* const to = scratch.Take<float>(c.filter.floats());
+  float* const to = scratch.Take<float>(c.filter.elements());
   if (!scratch.querying()) PackFilters(c.w.as<float>(), c.filter, 0, c.filter.panels(), to);
   return to;
 }

@@ -78,7 +78,7 @@ void Check(const Case& k, unsigned seed) {
       shift(scale);
   Fill(x.data, random), Fill(weights, random), Fill(scale, random), Fill(shift, random), Fill(add.data, random);
   const FilterShape f{k.groups, per, k.o, k.ky, k.kx};
-  std::vector<float> panels(static_cast<size_t>(f.floats()), 77), back(weights.size());
+  std::vector<float> panels(static_cast<size_t>(f.elements()), 77), back(weights.size());
   PackFilters(weights.data(), f, 0, f.panels(), panels.data());
   UnpackFilters(panels.data(), f, back.data());
   ASSERT_EQ(weights, back);

@@ -37,7 +37,7 @@ struct Filters {
     for (float& x : data) x = range(random);
     t = {.rank = 5, .sizes = {outs, per, 1, ky, kx}, .strides = {per * ky * kx, ky * kx, ky * kx, kx, 1}};
     if (packed) {
-      Floats panels(static_cast<size_t>(shape.floats()));
+      Floats panels(static_cast<size_t>(shape.elements()));
       PackFilters(data.data(), shape, 0, shape.panels(), panels.data());
       data = panels, t.packed = Packing::kConvFilters;
     }

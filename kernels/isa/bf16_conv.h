@@ -1,0 +1,78 @@
+// Convolution micro-kernels of an instruction set over images of bf16 with channels last: indirect GEMM and depthwise,
+// with sums and what follows them in f32, rounded once to bf16. bf16_conv.inc.h is their source. As with int8_conv.h,
+// some sets differ from one of isa.h in these only: those that have instructions for sums of two products.
+#ifndef SLIPWAY_KERNELS_ISA_BF16_CONV_H_
+#define SLIPWAY_KERNELS_ISA_BF16_CONV_H_
+
+#include <cstdint>
+
+#include "kernels/isa/epilogue.h"
+
+namespace slipway::kernels {
+
+// What follows the sums: an epilogue whose tensors are of bf16, which are here and not in `sums`.
+struct Bf16Epilogue {
+  Epilogue sums;
+  const uint16_t *residual = nullptr, *post_residual = nullptr;
+
+  // For columns from `column` on, which are channels from `channel` on and begin `element` elements into the result.
+  Bf16Epilogue At(int64_t channel, int64_t element) const {
+    Bf16Epilogue e{sums.At(channel, element), residual, post_residual};
+    if (residual != nullptr) e.residual += element;
+    if (post_residual != nullptr) e.post_residual += element;
+    return e;
+  }
+};
+
+// Indirect GEMM: result[i, j] for i < m (pixels), j < n (columns) of the sums over segments s and p < k of
+//
+//   x[i · x_stride + segments[s] + 2 · p] · w[j / kPanel · w_panel_stride + s · w_segment_stride + p / 2 · 2 · kPanel +
+//   j % kPanel · 2 + p % 2]
+//
+// k is even. Strides of x are in bytes, those of w and out in elements.
+struct Bf16IgemmParams {
+  int64_t m = 0, n = 0, k = 0;
+  const uint8_t* x = nullptr;
+  int64_t x_stride = 0;
+  const int64_t* segments = nullptr;
+  int64_t segment_count = 0;
+  const uint16_t* w = nullptr;
+  int64_t w_panel_stride = 0, w_segment_stride = 0;
+  float* widened = nullptr;  // room for widened_columns · segment_count · k; null: weights are widened for each tile
+  void* out = nullptr;
+  int64_t out_stride = 0;
+  Bf16Epilogue after;
+};
+
+// A row of depthwise outputs, as Int8DwconvParams; outside of the image are zeros. Weights as `arrange_depthwise` has
+// arranged them; scale, bias, post_scale and post_bias are in the order of channels.
+struct Bf16DwconvParams {
+  const uint8_t* const* rows = nullptr;  // column 0
+  int64_t x_pixel_stride = 0, columns = 0;
+  int64_t height = 0, width = 0, stride = 1, pad = 0, dilation = 1;
+  uint8_t padding = 0;
+  const uint16_t* w = nullptr;
+  int64_t channels = 0, n = 0;
+  void* out = nullptr;
+  int64_t out_pixel_stride = 0;  // elements
+  Bf16Epilogue after;
+};
+
+struct Bf16ConvMicrokernels {
+  const char* name;
+  void (*igemm)(const Bf16IgemmParams& p);
+  int64_t widened_columns;  // whose weights `igemm` widens at once; 0 where it does not
+  // Arranges the weights of a depthwise convolution, [panel][kernel row][kernel column][kPanel], in blocks of
+  // `depthwise_block` channels; `arranged` is how many elements that takes.
+  int64_t depthwise_block;
+  int64_t (*arranged)(int64_t channels, int64_t height, int64_t width);
+  void (*arrange_depthwise)(const uint16_t* panels, int64_t channels, int64_t height, int64_t width, uint16_t* to);
+  void (*dwconv)(const Bf16DwconvParams& p);
+};
+
+// The best of this processor, capped as BestIsa().
+const Bf16ConvMicrokernels& BestBf16Conv();
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_ISA_BF16_CONV_H_

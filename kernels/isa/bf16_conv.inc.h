@@ -1,0 +1,412 @@
+// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. isa.inc.h and avx512bf16.cc each include this file
+// once, after simd.inc.h, elements.inc.h, math.inc.h and epilogue.inc.h, inside their unnamed namespace.
+//
+// A word holds two neighbours of K. With instructions for sums of two products (vdpbf16ps) a step multiplies words:
+// one of the image, which it broadcasts, with one of each column of weights. Elsewhere both halves of a word are
+// widened to f32 by a shift and a mask, and weights of many rows are widened once, for all of them.
+// Tile: mr × nr = kBf16Mr × two vectors of f32 accumulators.
+
+#ifdef __AVX512BF16__
+constexpr bool kHasBf16Dot = true;
+#else
+constexpr bool kHasBf16Dot = false;
+#endif
+constexpr int kBf16Mr = SLIPWAY_ISA_BYTES == 64 ? (kHasBf16Dot ? 14 : 12) : SLIPWAY_ISA_BYTES == 32 ? 5 : 4;
+
+SLIPWAY_INLINE Vec LowHalf(WordVec w) { return reinterpret_cast<Vec>(w << 16); }
+SLIPWAY_INLINE Vec HighHalf(WordVec w) { return reinterpret_cast<Vec>(w & 0xffff0000u); }
+
+#ifdef __AVX512BF16__
+SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
+  return reinterpret_cast<Vec>(
+      _mm512_dpbf16_ps(reinterpret_cast<__m512>(acc), reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w)));
+}
+#else
+SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
+  return Fma(HighHalf(x), HighHalf(w), Fma(LowHalf(x), LowHalf(w), acc));
+}
+#endif
+
+SLIPWAY_INLINE WordVec BroadcastPair(const uint8_t* p) {
+  uint32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return word - WordVec{};
+}
+
+// ---- Elements of bf16 in memory.
+
+typedef uint16_t HalfVec16 __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));  // kLanes of them
+
+// The first n, at least one, zeros behind them.
+SLIPWAY_INLINE Vec LoadBf16(const uint16_t* p, int64_t n) {
+  if (n >= kLanes) [[likely]]
+    return LoadAs(reinterpret_cast<const BF16Bits*>(p));
+#if SLIPWAY_ISA_BYTES == 64
+  const __m256i some = _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1), p);
+  return LowHalf(reinterpret_cast<WordVec>(_mm512_cvtepu16_epi32(some)));
+#else
+  uint16_t held[kLanes] = {};
+  __builtin_memcpy(held, p, static_cast<unsigned>(2 * n));
+  return LoadAs(reinterpret_cast<const BF16Bits*>(held));
+#endif
+}
+// Rounded to even. A NaN keeps the bits that bf16 has room for: those of numbers that were bf16, or a processor's own.
+SLIPWAY_INLINE HalfVec16 RoundedToBf16(Vec v) {
+#ifdef __AVX512BF16__
+  return reinterpret_cast<HalfVec16>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+#else
+  const WordVec u = reinterpret_cast<WordVec>(RoundedBF16(v)) >> 16;
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<HalfVec16>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(u)));
+#elif SLIPWAY_ISA_BYTES == 32
+  const __m256i packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(u), reinterpret_cast<__m256i>(u));
+  return reinterpret_cast<HalfVec16>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+#else
+  return __builtin_convertvector(u, HalfVec16);
+#endif
+#endif
+}
+SLIPWAY_INLINE void StoreBf16(uint16_t* to, Vec v, int64_t n) {
+  const HalfVec16 half = RoundedToBf16(v);
+#if SLIPWAY_ISA_BYTES == 64
+  _mm256_mask_storeu_epi16(to, static_cast<__mmask16>(n >= kLanes ? 0xffff : (1u << n) - 1),
+                           reinterpret_cast<__m256i>(half));
+#else
+  if (n >= kLanes) [[likely]]
+    __builtin_memcpy(to, &half, sizeof half);
+  else
+    __builtin_memcpy(to, &half, static_cast<unsigned>(2 * n));
+#endif
+}
+
+// What follows the sums of R rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r · V + v],
+// rows are `row` elements apart and begin with element `at` of the result.
+struct Bf16Store {
+  const Bf16Epilogue& e;
+  uint16_t* out;
+
+  template <int R, int V>
+  SLIPWAY_INLINE void Store(Vec* sum, int64_t j, int64_t n, int64_t at, int64_t row) const {
+    ApplyScaleBias<R, V>(e.sums.scale, e.sums.bias, j, n, sum);
+    if (e.residual != nullptr) Add<R, V>(e.residual, n, at, row, sum);
+    ApplyActivation<R * V>(e.sums, sum);
+    if (e.sums.post_scale != nullptr) [[unlikely]]
+      ApplyScaleBias<R, V>(e.sums.post_scale, e.sums.post_bias, j, n, sum);
+    if (e.post_residual != nullptr) [[unlikely]]
+      Add<R, V>(e.post_residual, n, at, row, sum);
+    uint16_t* to = out + at;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r, to += row)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        if (v == 0 || n > v * kLanes) StoreBf16(to + v * kLanes, sum[r * V + v], n - v * kLanes);
+  }
+
+ private:
+  template <int R, int V>
+  SLIPWAY_INLINE void Add(const uint16_t* from, int64_t n, int64_t at, int64_t row, Vec* sum) const {
+    from += at;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r, from += row)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        if (v == 0 || n > v * kLanes) sum[r * V + v] += LoadBf16(from + v * kLanes, n - v * kLanes);
+  }
+};
+
+// ---- Indirect GEMM.
+
+constexpr int64_t kBf16WidenedMinRows = 2 * kBf16Mr;  // that are worth it
+
+SLIPWAY_INLINE WordVec PairsAt(const uint16_t* w, int v, int64_t panel) {
+  return LoadWords(w + v * kLanes / kPanel * panel + v * kLanes % kPanel * 2);
+}
+
+// The weights of V vectors of columns from j on, both halves of each word, in the order in which tiles take them.
+template <int V>
+void WidenPairs(const Bf16IgemmParams& g, int64_t j) {
+  const uint16_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 2;
+  float* to = g.widened;
+  for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride)
+    for (int64_t p = 0; p < g.k; p += 2)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v, to += 2 * kLanes) {
+        const WordVec pair = PairsAt(w + p * kPanel, v, g.w_panel_stride);
+        Store(to, LowHalf(pair)), Store(to + kLanes, HighHalf(pair));
+      }
+}
+
+// R rows from i on × V vectors of columns from j on.
+template <int R, int V, bool kWidened>
+__attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i, int64_t j) {
+  Vec sum[R * V];
+#pragma GCC unroll 32
+  for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
+  constexpr int kRowPointers = (R + 2) / 3;
+  int64_t stride = g.x_stride;
+  const uint8_t* const x = g.x + i * stride;
+  const uint16_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 2;
+  const float* widened = g.widened;
+  const int64_t panel = g.w_panel_stride;
+  for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride) {
+    const uint8_t* a[kRowPointers];
+#pragma GCC unroll 5
+    for (int r = 0; r < kRowPointers; ++r) a[r] = x + g.segments[segment] + 3 * r * stride;
+    const uint16_t* b = w;
+#pragma GCC unroll 1
+    for (int64_t p = 0; p < g.k; p += 2, b += 2 * kPanel) {
+      if constexpr (kWidened) {
+        Vec low[V], high[V];
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v, widened += 2 * kLanes) low[v] = Load(widened), high[v] = Load(widened + kLanes);
+#pragma GCC unroll 32
+        for (int r = 0; r < R; ++r) {
+          const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
+          const Vec first = LowHalf(one), second = HighHalf(one);
+#pragma GCC unroll 4
+          for (int v = 0; v < V; ++v) sum[r * V + v] = Fma(second, high[v], Fma(first, low[v], sum[r * V + v]));
+        }
+      } else {
+        WordVec weights[V];
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) weights[v] = PairsAt(b, v, panel);
+#pragma GCC unroll 32
+        for (int r = 0; r < R; ++r) {
+          const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
+#pragma GCC unroll 4
+          for (int v = 0; v < V; ++v) sum[r * V + v] = AddPairProducts(sum[r * V + v], one, weights[v]);
+        }
+      }
+      asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
+    }
+  }
+  Bf16Store{g.after, static_cast<uint16_t*>(g.out)}.template Store<R, V>(sum, j, g.n - j, i * g.out_stride + j,
+                                                                        g.out_stride);
+}
+
+// `rows` rows, at most R.
+template <int V, bool kWidened, int R>
+SLIPWAY_INLINE void Bf16IgemmRows(const Bf16IgemmParams& g, int64_t rows, int64_t i, int64_t j) {
+  if (rows == R) return Bf16IgemmTile<R, V, kWidened>(g, i, j);
+  if constexpr (R > 1) Bf16IgemmRows<V, kWidened, R - 1>(g, rows, i, j);
+}
+template <int V, bool kWidened>
+SLIPWAY_INLINE void Bf16IgemmTiles(const Bf16IgemmParams& g, int64_t j) {
+  // The last two tiles are evened out.
+  for (int64_t i = 0; i < g.m;) {
+    const int64_t left = g.m - i, rows = left <= kBf16Mr      ? left
+                                         : left < 2 * kBf16Mr ? (left + 1) / 2
+                                                              : int64_t{kBf16Mr};
+    Bf16IgemmRows<V, kWidened, kBf16Mr>(g, rows, i, j);
+    i += rows;
+  }
+}
+template <int V>
+SLIPWAY_INLINE void Bf16IgemmColumns(const Bf16IgemmParams& g, int64_t j) {
+  if constexpr (!kHasBf16Dot) {
+    if (g.widened != nullptr && g.m >= kBf16WidenedMinRows) {
+      WidenPairs<V>(g, j);
+      return Bf16IgemmTiles<V, true>(g, j);
+    }
+  }
+  Bf16IgemmTiles<V, false>(g, j);
+}
+void Bf16Igemm(const Bf16IgemmParams& g) {
+  int64_t j = 0;
+  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2>(g, j);
+  if (j < g.n) Bf16IgemmColumns<1>(g, j);
+}
+
+// ---- Depthwise. A block is two vectors of channels. With instructions for sums of two products, words are an element
+// of each of two kernel rows: interleaving within lanes of 128 bits leaves vector v of a block with channels 8 · lane +
+// 4 · v + {0, 1, 2, 3}, which is how the weights are arranged and what storing undoes. Elsewhere elements are widened,
+// and weights are in f32. Tile: pixels × two vectors.
+
+constexpr int64_t kBf16DwBlock = 2 * kLanes;  // channels
+constexpr int kBf16DwRows = kHasBf16Dot ? 2 : 1;  // kernel rows of a step
+constexpr int kBf16DwPixels = SLIPWAY_ISA_BYTES == 64 ? 8 : 4;
+constexpr int64_t kBf16DwMaxRows = 8;  // of the kernels of unrolled tiles
+
+SLIPWAY_INLINE int64_t Bf16DwSteps(int64_t height) { return (height + kBf16DwRows - 1) / kBf16DwRows; }
+int64_t Bf16DwArranged(int64_t channels, int64_t height, int64_t width) {
+  return (channels + kBf16DwBlock - 1) / kBf16DwBlock * kBf16DwBlock * Bf16DwSteps(height) * width * 2;
+}
+// Where lane l of vector v of a block has its channel.
+SLIPWAY_INLINE int64_t Bf16DwChannel(int64_t v, int64_t l) {
+  return kHasBf16Dot ? l / 4 * 8 + v * 4 + l % 4 : v * kLanes + l;
+}
+
+// To [block][step][kernel column][vector][lane] words.
+void ArrangeBf16Depthwise(const uint16_t* panels, int64_t channels, int64_t height, int64_t width, uint16_t* to) {
+  const auto weight = [&](int64_t c, int64_t y, int64_t z) -> uint32_t {
+    return c < channels && y < height ? panels[(c / kPanel * height * width + y * width + z) * kPanel + c % kPanel]
+                                      : 0u;
+  };
+  for (int64_t c = 0; c < channels; c += kBf16DwBlock)
+    for (int64_t step = 0; step < Bf16DwSteps(height); ++step)
+      for (int64_t z = 0; z < width; ++z)
+        for (int64_t v = 0; v < 2; ++v)
+          for (int64_t l = 0; l < kLanes; ++l, to += 2) {
+            const int64_t channel = c + Bf16DwChannel(v, l);
+            const uint32_t word = kHasBf16Dot ? weight(channel, 2 * step, z) | weight(channel, 2 * step + 1, z) << 16
+                                              : weight(channel, step, z) << 16;
+            __builtin_memcpy(to, &word, 4);
+          }
+}
+
+typedef uint16_t BlockVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));  // a block
+
+SLIPWAY_INLINE BlockVec LoadBlock16(const uint8_t* p) {
+  BlockVec v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+// The first n channels.
+SLIPWAY_INLINE BlockVec LoadBlock16(const uint8_t* p, int64_t n) {
+  if (n >= kBf16DwBlock) return LoadBlock16(p);
+  BlockVec v{};
+  __builtin_memcpy(&v, p, static_cast<unsigned>(2 * n));
+  return v;
+}
+
+// What a step multiplies, of two vectors of channels.
+struct Bf16DwWords {
+#ifdef __AVX512BF16__
+  WordVec of[2];
+  SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec b) {
+    of[0] = reinterpret_cast<WordVec>(_mm512_unpacklo_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+    of[1] = reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  }
+  SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const { return AddPairProducts(acc, of[v], LoadWords(w)); }
+#else
+  Vec of[2];
+  SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec) {
+    uint16_t held[2 * kLanes];
+    __builtin_memcpy(held, &a, sizeof held);
+    of[0] = LoadAs(reinterpret_cast<const BF16Bits*>(held)), of[1] = LoadAs(reinterpret_cast<const BF16Bits*>(held + kLanes));
+  }
+  SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const {
+    return Fma(of[v], reinterpret_cast<Vec>(LoadWords(w)), acc);
+  }
+#endif
+};
+// In the order of channels.
+SLIPWAY_INLINE void ChannelsInOrder(Vec* v) {
+#ifdef __AVX512BF16__
+  const Vec a = v[0], b = v[1];
+  v[0] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  v[1] = __builtin_shufflevector(a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+#endif
+  (void)v;
+}
+
+// Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.
+// W is the kernel's width, S its stride. rows[y] is where the first pixel of kernel row y lies, all of whose pixels are
+// whole blocks `pixel` bytes apart; a row behind the kernel's last has weights of zero.
+template <int W, int S, int P>
+__attribute__((noinline)) void Bf16DwconvTile(const Bf16DwconvParams& g, const uint8_t* const* rows, int64_t pixel,
+                                              const uint16_t* w, int64_t c, int64_t n, int64_t at, int64_t count) {
+  Vec sum[P][2];
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p) sum[p][0] = sum[p][1] = Vec{};
+  const int64_t steps = Bf16DwSteps(g.height);
+  for (int64_t step = 0; step < steps; ++step, rows += kBf16DwRows, w += W * 4 * kLanes) {
+    int64_t offset = 0;
+#pragma GCC unroll 40
+    for (int i = 0; i < (P - 1) * S + W; ++i, offset += pixel) {
+      const Bf16DwWords x(LoadBlock16(rows[0] + offset), LoadBlock16(rows[kBf16DwRows - 1] + offset));
+#pragma GCC unroll 8
+      for (int z = 0; z < W; ++z)
+        if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
+#pragma GCC unroll 2
+          for (int v = 0; v < 2; ++v) sum[(i - z) / S][v] = x.Add(sum[(i - z) / S][v], v, w + (z * 2 + v) * 2 * kLanes);
+    }
+  }
+  const Bf16Store to{g.after, static_cast<uint16_t*>(g.out)};
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+    if (p < count) {
+      ChannelsInOrder(sum[p]);
+      to.Store<1, 2>(sum[p], c, n, (at + p) * g.out_pixel_stride + c, g.out_pixel_stride);
+    }
+}
+
+// The first n channels of a block from c on at kernel row y and a column; zeros outside of the image.
+SLIPWAY_INLINE BlockVec LoadPixel16(const Bf16DwconvParams& g, int64_t y, int64_t column, int64_t c, int64_t n) {
+  const uint8_t* const row = g.rows[y];
+  if (row == nullptr || column < 0 || column >= g.columns) return BlockVec{};
+  return LoadBlock16(row + column * g.x_pixel_stride + 2 * c, n);
+}
+
+template <int W, int S>
+void Bf16DwconvRow(const Bf16DwconvParams& g) {
+  constexpr int P = kBf16DwPixels, kColumns = (P - 1) * S + W;
+  bool rows_inside = true;
+  for (int64_t y = 0; y < g.height; ++y) rows_inside = rows_inside && g.rows[y] != nullptr;
+  const int64_t block_words = W * Bf16DwSteps(g.height) * kBf16DwBlock;
+  for (int64_t at = 0; at < g.n; at += P) {
+    const int64_t count = Min(P, g.n - at), first = at * S - g.pad;
+    const bool inside = rows_inside && first >= 0 && first + kColumns <= g.columns;
+    const uint16_t* w = g.w;
+    for (int64_t c = 0; c < g.channels; c += kBf16DwBlock, w += 2 * block_words) {
+      const int64_t n = Min(kBf16DwBlock, g.channels - c);
+      // At borders a copy.
+      alignas(64) uint8_t copy[kBf16DwMaxRows * kColumns * SLIPWAY_ISA_BYTES];
+      // A block that is not whole reads on in the pixels behind, whose sums are not stored.
+      const bool in_place = inside && (g.columns - first - kColumns) * g.x_pixel_stride >= 2 * (kBf16DwBlock - n);
+      const uint8_t* rows[kBf16DwMaxRows];
+      for (int64_t y = 0; y < kBf16DwMaxRows; ++y) {
+        if (in_place) {
+          rows[y] = g.rows[Min(y, g.height - 1)] + first * g.x_pixel_stride + 2 * c;
+          continue;
+        }
+        rows[y] = copy + Min(y, g.height - 1) * kColumns * SLIPWAY_ISA_BYTES;
+        for (int64_t i = 0; y < g.height && i < kColumns; ++i) {
+          const BlockVec v = LoadPixel16(g, y, first + i, c, n);
+          __builtin_memcpy(copy + (y * kColumns + i) * SLIPWAY_ISA_BYTES, &v, sizeof v);
+        }
+      }
+      Bf16DwconvTile<W, S, P>(g, rows, in_place ? g.x_pixel_stride : SLIPWAY_ISA_BYTES, w, c, n, at, count);
+    }
+  }
+}
+
+// Any kernel, stride and dilation.
+void Bf16DwconvAny(const Bf16DwconvParams& g) {
+  const int64_t steps = Bf16DwSteps(g.height);
+  const Bf16Store to{g.after, static_cast<uint16_t*>(g.out)};
+  for (int64_t at = 0; at < g.n; ++at) {
+    const uint16_t* w = g.w;
+    for (int64_t c = 0; c < g.channels; c += kBf16DwBlock) {
+      const int64_t n = Min(kBf16DwBlock, g.channels - c);
+      Vec sum[2] = {};
+      for (int64_t step = 0; step < steps; ++step)
+        for (int64_t z = 0; z < g.width; ++z, w += 4 * kLanes) {
+          const auto load = [&](int64_t y) __attribute__((always_inline)) {
+            return y < g.height ? LoadPixel16(g, y, at * g.stride - g.pad + z * g.dilation, c, n) : BlockVec{};
+          };
+          const Bf16DwWords x(load(kBf16DwRows * step), load(kBf16DwRows * step + kBf16DwRows - 1));
+          for (int v = 0; v < 2; ++v) sum[v] = x.Add(sum[v], v, w + v * 2 * kLanes);
+        }
+      ChannelsInOrder(sum);
+      to.Store<1, 2>(sum, c, n, at * g.out_pixel_stride + c, g.out_pixel_stride);
+    }
+  }
+}
+
+void Bf16Dwconv(const Bf16DwconvParams& g) {
+  if (g.dilation == 1 && (g.stride == 1 || g.stride == 2) && g.height <= kBf16DwMaxRows) {
+    const bool two = g.stride == 2;
+    if (g.width == 3) return two ? Bf16DwconvRow<3, 2>(g) : Bf16DwconvRow<3, 1>(g);
+    if (g.width == 5) return two ? Bf16DwconvRow<5, 2>(g) : Bf16DwconvRow<5, 1>(g);
+    if (g.width == 7) return two ? Bf16DwconvRow<7, 2>(g) : Bf16DwconvRow<7, 1>(g);
+  }
+  Bf16DwconvAny(g);
+}
+
+// The table, for the file that includes this one.
+#define SLIPWAY_BF16_CONV_MICROKERNELS                                                                      \
+  {                                                                                                         \
+    SLIPWAY_ISA_NAME, Bf16Igemm, kHasBf16Dot ? 0 : 2 * kLanes, kBf16DwBlock, Bf16DwArranged,                \
+        ArrangeBf16Depthwise, Bf16Dwconv                                                                    \
+  }
