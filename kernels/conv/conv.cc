@@ -451,9 +451,9 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   p->operations = Operations(*p), p->bytes = BytesOf(weights);
   if (w.is_packed())
     p->bytes = static_cast<double>(ByteSize(w.dtype)) *
-               static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4],
-                                               w.dtype == DType::kBF16}
-                                       .elements());
+               static_cast<double>(
+                   FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4], w.dtype == DType::kBF16}
+                       .elements());
   if (CanUseConvBf16(image, w, out, a.conv)) {
     p->loop = {BestBf16Conv().name, ConvBf16Algorithm(image, w, out, a.conv)};
     return true;

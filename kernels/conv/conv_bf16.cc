@@ -12,8 +12,8 @@ namespace slipway::kernels {
 namespace {
 
 WordGeometry GeometryOf(const Tensor& x, const Tensor& w, const Tensor& out, const ConvAttributes<>& a) {
-  return {x.sizes[0],  x.sizes[1],  x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3],  out.sizes[4],  a.groups,
-          w.sizes[3],  w.sizes[4],  a.stride[1], a.stride[2], a.padding[1], a.padding[2], a.dilation[1], a.dilation[2],
+  return {x.sizes[0],    x.sizes[1], x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3], out.sizes[4],  a.groups,
+          w.sizes[3],    w.sizes[4], a.stride[1], a.stride[2], a.padding[1], a.padding[2], a.dilation[1], a.dilation[2],
           /*per_word=*/2};
 }
 FilterShape FiltersOf(const WordGeometry& g) {

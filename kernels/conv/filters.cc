@@ -39,7 +39,11 @@ void ForEachWeight(const FilterShape& f, int64_t first, int64_t last, F move) {
 }  // namespace
 
 FilterShape FiltersOf(const WeightMatrix& m) {
-  return {.groups = m.groups, .group_channels = m.k / m.taps, .output_channels = m.n, .height = 1, .width = m.taps,
+  return {.groups = m.groups,
+          .group_channels = m.k / m.taps,
+          .output_channels = m.n,
+          .height = 1,
+          .width = m.taps,
           .pairs = m.dtype == DType::kBF16};
 }
 

@@ -36,8 +36,8 @@ int64_t DepthOf(const WordGeometry& g) {
 bool ReadGeometry(const Tensor& x, const Tensor& w, const Tensor& out, const IntegerConvAttributes& a,
                   WordGeometry* g) {
   if (x.rank != 5 || w.rank != 2 || out.rank != 5 || x.sizes[2] != 1 || out.sizes[2] != 1) return false;
-  *g = {x.sizes[0],   x.sizes[1],   x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3],  out.sizes[4],  a.groups,
-        a.kernel[0],  a.kernel[1],  a.stride[0], a.stride[1], a.padding[0], a.padding[1], a.dilation[0], a.dilation[1],
+  *g = {x.sizes[0],    x.sizes[1],  x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3], out.sizes[4],  a.groups,
+        a.kernel[0],   a.kernel[1], a.stride[0], a.stride[1], a.padding[0], a.padding[1], a.dilation[0], a.dilation[1],
         /*per_word=*/4};
   return g->IsValid() && out.sizes[0] == g->batch && g->taps() * (g->group_channels() + 4) <= 4 * kMaxIntegerTerms &&
          w.sizes[0] == DepthOf(*g) && w.sizes[1] == g->columns();

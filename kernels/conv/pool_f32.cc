@@ -103,8 +103,8 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, con
 }
 
 bool CanUseNhwc(const Tensor& x, const Tensor& out) {
-  return x.dtype == DType::kF32 && out.dtype == DType::kF32 && !x.is_contiguous() && ChannelsLast(x) &&
-         ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
+  return (x.dtype == DType::kF32 || x.dtype == DType::kBF16) && out.dtype == x.dtype && !x.is_contiguous() &&
+         ChannelsLast(x) && ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
 }
 // Elements begin, begin + step, … below end, along a dim.
 struct Reach {
@@ -129,7 +129,7 @@ void PoolWindowsNhwc(const Tensor& x, const Tensor& out, int64_t taps, const Wor
   }
   ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (places * channels * taps)),
               [&](int64_t begin, int64_t end, Scratch& own) {
-                const float** const at = own.Take<const float*>(taps);
+                const void** const at = own.Take<const void*>(taps);
                 if (own.querying()) return;
                 for (int64_t i = begin; i < end; ++i) {
                   const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
@@ -138,10 +138,12 @@ void PoolWindowsNhwc(const Tensor& x, const Tensor& out, int64_t taps, const Wor
                     int64_t count = 0;
                     for (int64_t r = down.begin; r < down.end; r += down.step)
                       for (int64_t c = across[p].begin; c < across[p].end; c += across[p].step)
-                        at[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
+                        at[count++] =
+                            x.as<char>() + (n * x.strides[0] + (r * wide + c) * x.strides[4]) * ByteSize(x.dtype);
                     PoolNhwcParams g;
-                    g.rows = at, g.count = count, g.n = (ends[p] - p) * channels;
-                    g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
+                    g.rows = at, g.count = count, g.n = (ends[p] - p) * channels, g.bf16 = x.dtype == DType::kBF16;
+                    g.out = out.as<char>() +
+                            (n * out.strides[0] + y * out.strides[3] + p * out.strides[4]) * ByteSize(out.dtype);
                     pool(g, y, p);
                   }
                 }

@@ -134,11 +134,11 @@ class WordConv {
   }
 
  private:
-  static constexpr int64_t kBlockBytes = 256 << 10;      // of image and result that stay in the second-level cache
-  static constexpr int64_t kCopyBytes = 128 << 10;       // of a padded copy
-  static constexpr int64_t kPatchColumns = 12;           // images as narrow as this become patches
-  static constexpr int64_t kSlack = 64;                  // bytes behind a copy that may be read
-  static constexpr int64_t kMaxPlanes = 4;               // images of so few channels may stay planes
+  static constexpr int64_t kBlockBytes = 256 << 10;  // of image and result that stay in the second-level cache
+  static constexpr int64_t kCopyBytes = 128 << 10;   // of a padded copy
+  static constexpr int64_t kPatchColumns = 12;       // images as narrow as this become patches
+  static constexpr int64_t kSlack = 64;              // bytes behind a copy that may be read
+  static constexpr int64_t kMaxPlanes = 4;           // images of so few channels may stay planes
 
   template <typename T>
   static void CopyElements(const Tensor& from, const Tensor& to) {
@@ -189,8 +189,8 @@ class WordConv {
       return;
     }
     const int64_t images = one ? 1 : g_.batch, rows = one ? g_.batch * pixels : pixels;
-    const int64_t block = std::max<int64_t>(
-        28, kBlockBytes / (g_.channels * kBytes + g_.outs * loops_.result_bytes) / 14 * 14);
+    const int64_t block =
+        std::max<int64_t>(28, kBlockBytes / (g_.channels * kBytes + g_.outs * loops_.result_bytes) / 14 * 14);
     const int64_t panels = Ceil(g_.outs, kPanel);
     const WorkPartition partition = PartitionWork(workers_, images, rows, panels, Ceil(rows, block), 14,
                                                   g_.channels * g_.outs > rows * g_.channels);

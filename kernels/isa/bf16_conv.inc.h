@@ -33,52 +33,6 @@ SLIPWAY_INLINE WordVec BroadcastPair(const uint8_t* p) {
   return word - WordVec{};
 }
 
-// ---- Elements of bf16 in memory.
-
-typedef uint16_t HalfVec16 __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));  // kLanes of them
-
-// The first n, at least one, zeros behind them.
-SLIPWAY_INLINE Vec LoadBf16(const uint16_t* p, int64_t n) {
-  if (n >= kLanes) [[likely]]
-    return LoadAs(reinterpret_cast<const BF16Bits*>(p));
-#if SLIPWAY_ISA_BYTES == 64
-  const __m256i some = _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1), p);
-  return LowHalf(reinterpret_cast<WordVec>(_mm512_cvtepu16_epi32(some)));
-#else
-  uint16_t held[kLanes] = {};
-  __builtin_memcpy(held, p, static_cast<unsigned>(2 * n));
-  return LoadAs(reinterpret_cast<const BF16Bits*>(held));
-#endif
-}
-// Rounded to even. A NaN keeps the bits that bf16 has room for: those of numbers that were bf16, or a processor's own.
-SLIPWAY_INLINE HalfVec16 RoundedToBf16(Vec v) {
-#ifdef __AVX512BF16__
-  return reinterpret_cast<HalfVec16>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
-#else
-  const WordVec u = reinterpret_cast<WordVec>(RoundedBF16(v)) >> 16;
-#if SLIPWAY_ISA_BYTES == 64
-  return reinterpret_cast<HalfVec16>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(u)));
-#elif SLIPWAY_ISA_BYTES == 32
-  const __m256i packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(u), reinterpret_cast<__m256i>(u));
-  return reinterpret_cast<HalfVec16>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
-#else
-  return __builtin_convertvector(u, HalfVec16);
-#endif
-#endif
-}
-SLIPWAY_INLINE void StoreBf16(uint16_t* to, Vec v, int64_t n) {
-  const HalfVec16 half = RoundedToBf16(v);
-#if SLIPWAY_ISA_BYTES == 64
-  _mm256_mask_storeu_epi16(to, static_cast<__mmask16>(n >= kLanes ? 0xffff : (1u << n) - 1),
-                           reinterpret_cast<__m256i>(half));
-#else
-  if (n >= kLanes) [[likely]]
-    __builtin_memcpy(to, &half, sizeof half);
-  else
-    __builtin_memcpy(to, &half, static_cast<unsigned>(2 * n));
-#endif
-}
-
 // What follows the sums of R rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r · V + v],
 // rows are `row` elements apart and begin with element `at` of the result.
 struct Bf16Store {
@@ -94,23 +48,23 @@ struct Bf16Store {
       ApplyScaleBias<R, V>(e.sums.post_scale, e.sums.post_bias, j, n, sum);
     if (e.post_residual != nullptr) [[unlikely]]
       Add<R, V>(e.post_residual, n, at, row, sum);
-    uint16_t* to = out + at;
+    auto* to = reinterpret_cast<BF16Bits*>(out + at);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r, to += row)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v)
-        if (v == 0 || n > v * kLanes) StoreBf16(to + v * kLanes, sum[r * V + v], n - v * kLanes);
+        if (v == 0 || n > v * kLanes) StorePartial(to + v * kLanes, sum[r * V + v], Min(kLanes, n - v * kLanes));
   }
 
  private:
   template <int R, int V>
-  SLIPWAY_INLINE void Add(const uint16_t* from, int64_t n, int64_t at, int64_t row, Vec* sum) const {
-    from += at;
+  SLIPWAY_INLINE void Add(const uint16_t* added, int64_t n, int64_t at, int64_t row, Vec* sum) const {
+    const auto* from = reinterpret_cast<const BF16Bits*>(added + at);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r, from += row)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v)
-        if (v == 0 || n > v * kLanes) sum[r * V + v] += LoadBf16(from + v * kLanes, n - v * kLanes);
+        if (v == 0 || n > v * kLanes) sum[r * V + v] += LoadPartial(from + v * kLanes, Min(kLanes, n - v * kLanes));
   }
 };
 
@@ -181,7 +135,7 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i
     }
   }
   Bf16Store{g.after, static_cast<uint16_t*>(g.out)}.template Store<R, V>(sum, j, g.n - j, i * g.out_stride + j,
-                                                                        g.out_stride);
+                                                                         g.out_stride);
 }
 
 // `rows` rows, at most R.
@@ -222,7 +176,7 @@ void Bf16Igemm(const Bf16IgemmParams& g) {
 // 4 · v + {0, 1, 2, 3}, which is how the weights are arranged and what storing undoes. Elsewhere elements are widened,
 // and weights are in f32. Tile: pixels × two vectors.
 
-constexpr int64_t kBf16DwBlock = 2 * kLanes;  // channels
+constexpr int64_t kBf16DwBlock = 2 * kLanes;      // channels
 constexpr int kBf16DwRows = kHasBf16Dot ? 2 : 1;  // kernel rows of a step
 constexpr int kBf16DwPixels = SLIPWAY_ISA_BYTES == 64 ? 8 : 4;
 constexpr int64_t kBf16DwMaxRows = 8;  // of the kernels of unrolled tiles
@@ -274,8 +228,10 @@ struct Bf16DwWords {
 #ifdef __AVX512BF16__
   WordVec of[2];
   SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec b) {
-    of[0] = reinterpret_cast<WordVec>(_mm512_unpacklo_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-    of[1] = reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+    of[0] =
+        reinterpret_cast<WordVec>(_mm512_unpacklo_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+    of[1] =
+        reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
   }
   SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const { return AddPairProducts(acc, of[v], LoadWords(w)); }
 #else
@@ -283,7 +239,8 @@ struct Bf16DwWords {
   SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec) {
     uint16_t held[2 * kLanes];
     __builtin_memcpy(held, &a, sizeof held);
-    of[0] = LoadAs(reinterpret_cast<const BF16Bits*>(held)), of[1] = LoadAs(reinterpret_cast<const BF16Bits*>(held + kLanes));
+    of[0] = LoadAs(reinterpret_cast<const BF16Bits*>(held)),
+    of[1] = LoadAs(reinterpret_cast<const BF16Bits*>(held + kLanes));
   }
   SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const {
     return Fma(of[v], reinterpret_cast<Vec>(LoadWords(w)), acc);
@@ -405,8 +362,6 @@ void Bf16Dwconv(const Bf16DwconvParams& g) {
 }
 
 // The table, for the file that includes this one.
-#define SLIPWAY_BF16_CONV_MICROKERNELS                                                                      \
-  {                                                                                                         \
-    SLIPWAY_ISA_NAME, Bf16Igemm, kHasBf16Dot ? 0 : 2 * kLanes, kBf16DwBlock, Bf16DwArranged,                \
-        ArrangeBf16Depthwise, Bf16Dwconv                                                                    \
-  }
+#define SLIPWAY_BF16_CONV_MICROKERNELS                                                          \
+  {SLIPWAY_ISA_NAME,     Bf16Igemm, kHasBf16Dot ? 0 : 2 * kLanes, kBf16DwBlock, Bf16DwArranged, \
+   ArrangeBf16Depthwise, Bf16Dwconv}

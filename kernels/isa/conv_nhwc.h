@@ -91,12 +91,14 @@ struct WinogradNhwcFilterParams {
   int64_t u_stride = 0;
 };
 
-// out[j] = the maximum (NaN where one is NaN), or the sum times `scale`, over `count` rows of n floats.
+// out[j] = the maximum (NaN where one is NaN), or the sum times `scale`, over `count` rows of n elements, of f32 or
+// bf16.
 struct PoolNhwcParams {
-  const float* const* rows = nullptr;
+  const void* const* rows = nullptr;
   int64_t count = 0, n = 0;
-  float* out = nullptr;
+  void* out = nullptr;
   float scale = 1;
+  bool bf16 = false;
 };
 
 struct ConvNhwcMicrokernels {

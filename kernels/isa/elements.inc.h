@@ -72,6 +72,45 @@ SLIPWAY_INLINE Vec LoadAs(const BF16Bits* p) {
 #endif
   return reinterpret_cast<Vec>(wide << 16);
 }
+// The first n elements, zeros behind them; memory beyond is neither read nor written.
+SLIPWAY_INLINE Vec LoadPartial(const BF16Bits* p, int64_t n) {
+  if (n == kLanes) [[likely]]
+    return LoadAs(p);
+#if SLIPWAY_ISA_BYTES == 64
+  const __m256i some = _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1), p);
+  return reinterpret_cast<Vec>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(some), 16));
+#else
+  BF16Bits held[kLanes] = {};
+  __builtin_memcpy(held, p, static_cast<unsigned>(2 * n));
+  return LoadAs(held);
+#endif
+}
+// As bf16, rounded to even. A NaN keeps the bits that bf16 has room for, as those of numbers that were bf16 and those
+// that processors give.
+SLIPWAY_INLINE void StorePartial(BF16Bits* p, Vec v, int64_t n) {
+  typedef uint16_t Halves __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
+#ifdef __AVX512BF16__
+  const auto halves = reinterpret_cast<Halves>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+#else
+  const WordVec words = reinterpret_cast<WordVec>(RoundedBF16(v)) >> 16;
+#if SLIPWAY_ISA_BYTES == 64
+  const auto halves = reinterpret_cast<Halves>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
+#elif SLIPWAY_ISA_BYTES == 32
+  const __m256i packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(words), reinterpret_cast<__m256i>(words));
+  const auto halves = reinterpret_cast<Halves>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+#else
+  const Halves halves = __builtin_convertvector(words, Halves);
+#endif
+#endif
+#if SLIPWAY_ISA_BYTES == 64
+  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m256i>(halves));
+#else
+  if (n == kLanes) [[likely]]
+    __builtin_memcpy(p, &halves, sizeof halves);
+  else
+    __builtin_memcpy(p, &halves, static_cast<unsigned>(2 * n));
+#endif
+}
 
 SLIPWAY_INLINE float Sum(Vec v) {
 #if SLIPWAY_ISA_BYTES == 64

@@ -1,9 +1,9 @@
 // All micro-kernels of one instruction set: base.cc, avx2.cc, avx512.cc and neon.cc each include this file once, with
 // SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_INT8_GEMM_TABLE, SLIPWAY_INT8_CONV_TABLE, SLIPWAY_BF16_CONV_TABLE,
-// SLIPWAY_ISA_BYTES (of a vector) and SLIPWAY_ISA_ROWS (mr of GEMM tiles: with two vectors each, what the registers hold). Written with the
-// vector extensions of GCC and Clang; intrinsics only where these have no form of an instruction. Everything is in an
-// unnamed namespace and calls no function outside it, so that code compiled for a newer processor is never linked into
-// the path of an older one.
+// SLIPWAY_ISA_BYTES (of a vector) and SLIPWAY_ISA_ROWS (mr of GEMM tiles: with two vectors each, what the registers
+// hold). Written with the vector extensions of GCC and Clang; intrinsics only where these have no form of an
+// instruction. Everything is in an unnamed namespace and calls no function outside it, so that code compiled for a
+// newer processor is never linked into the path of an older one.
 #include <cstdint>
 
 #if defined(__F16C__) || defined(__SSE4_1__)

@@ -1,7 +1,7 @@
 // Maximum and sum over the pixels of a window in NHWC images (PoolNhwcParams of conv_nhwc.h). Part of isa.inc.h.
 
 // V vectors of channels from c on; for V = 1, n channels.
-template <bool kMax, int V>
+template <bool kMax, typename T, int V>
 SLIPWAY_INLINE void PoolVectors(const PoolNhwcParams& g, int64_t c, int64_t n) {
   Vec sum[V];
   NanLanes nans[V];
@@ -10,7 +10,8 @@ SLIPWAY_INLINE void PoolVectors(const PoolNhwcParams& g, int64_t c, int64_t n) {
   for (int64_t t = 0; t < g.count; ++t)
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      const Vec x = V == 1 ? LoadPartial(g.rows[t] + c, n) : Load(g.rows[t] + c + v * kLanes);
+      const T* const row = static_cast<const T*>(g.rows[t]) + c;
+      const Vec x = V == 1 ? LoadPartial(row, n) : LoadAs(row + v * kLanes);
       if (kMax)
         nans[v].Note(x), sum[v] = Max(x, sum[v]);
       else
@@ -19,12 +20,16 @@ SLIPWAY_INLINE void PoolVectors(const PoolNhwcParams& g, int64_t c, int64_t n) {
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
     const Vec result = kMax ? nans[v].ApplyTo(sum[v]) : sum[v] * g.scale;
-    V == 1 ? StorePartial(g.out + c, result, n) : Store(g.out + c + v * kLanes, result);
+    StorePartial(static_cast<T*>(g.out) + c + v * kLanes, result, V == 1 ? n : kLanes);
   }
+}
+template <bool kMax, typename T>
+SLIPWAY_INLINE void PoolRows(const PoolNhwcParams& g) {
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= g.n; c += 4 * kLanes) PoolVectors<kMax, T, 4>(g, c, kLanes);
+  for (; c < g.n; c += kLanes) PoolVectors<kMax, T, 1>(g, c, Min(kLanes, g.n - c));
 }
 template <bool kMax>
 void PoolNhwc(const PoolNhwcParams& g) {
-  int64_t c = 0;
-  for (; c + 4 * kLanes <= g.n; c += 4 * kLanes) PoolVectors<kMax, 4>(g, c, kLanes);
-  for (; c < g.n; c += kLanes) PoolVectors<kMax, 1>(g, c, Min(kLanes, g.n - c));
+  g.bf16 ? PoolRows<kMax, BF16Bits>(g) : PoolRows<kMax, float>(g);
 }
