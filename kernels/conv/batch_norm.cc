@@ -1,9 +1,12 @@
-// Kernel `batch_norm`: dense f32 and narrower, channels second or last.
+// Kernel `batch_norm`: dense f32 and narrower, channels second or last; of bf16 with channels last as a depthwise
+// convolution of single pixels.
 #include "kernels/conv/batch_norm.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "kernels/conv/conv_bf16.h"
+#include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/dense_f32.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
@@ -52,6 +55,32 @@ const char* NormNhwc(const Call& c, const BatchNormAttributes& a) {
   return nullptr;
 }
 
+// [n, c, …] as [n, c, 1, h, w].
+Tensor AsImage(const Tensor& t) {
+  Tensor image = t;
+  image.rank = 5, image.sizes[2] = 1, image.strides[2] = 0;
+  image.sizes[3] = t.rank == 4 ? t.sizes[2] : 1;
+  image.strides[3] = t.rank == 4 ? t.strides[2] : t.sizes[2] * t.strides[2];
+  image.sizes[4] = t.sizes[t.rank - 1], image.strides[4] = t.strides[t.rank - 1];
+  return image;
+}
+// The same over images of bf16: weights of one, and the norm as what follows the sums.
+const char* NormBf16Nhwc(const Call& c, const BatchNormAttributes& a) {
+  constexpr uint16_t kOne = 0x3f80;
+  const Tensor x = AsImage(c.in[0]), out = AsImage(c.out[0]);
+  const int64_t channels = x.sizes[1];
+  Scratch& scratch = *c.scratch;
+  ChannelNorm norm;
+  if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, scratch)) return kSizesDiffer;
+  auto* const ones = scratch.Take<uint16_t>(channels);
+  if (!scratch.querying()) std::fill_n(ones, channels, kOne);
+  Tensor w{.data = ones, .dtype = DType::kBF16, .rank = 5, .sizes = {channels, 1, 1, 1, 1}, .strides = {1, 1, 1, 1, 1}};
+  const ConvAttributes<> single{channels, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+  if (!CanUseConvBf16(x, w, out, single)) return kSizesDiffer;
+  ConvBf16(x, w, out, single, {.sums = {.scale = norm.scale, .bias = norm.bias}}, c.workers, scratch);
+  return nullptr;
+}
+
 // out = (x - mean) / sqrt(variance + epsilon) · weight + bias by channel, in[0] being x [n,c,…], dense.
 const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
@@ -60,6 +89,9 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) &&
       out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
     return NormNhwc(c, a);
+  if (x.dtype == DType::kBF16 && out.dtype == DType::kBF16 && (x.rank == 3 || x.rank == 4) && !x.is_contiguous() &&
+      SameSizes(x, out) && out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
+    return NormBf16Nhwc(c, a);
   if (!SameSizes(x, out) || x.rank < 2 || !DenseF32::Takes(x) || !DenseF32::Takes(out) ||
       !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
     return kSizesDiffer;

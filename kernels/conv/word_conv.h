@@ -142,12 +142,15 @@ class WordConv {
 
   template <typename T>
   static void CopyElements(const Tensor& from, const Tensor& to) {
+    constexpr int64_t kTogether = 32;  // pixels: what is strided stays in the cache for all channels
     for (int64_t n = 0; n < from.sizes[0]; ++n)
       for (int64_t y = 0; y < from.sizes[3]; ++y)
-        for (int64_t x = 0; x < from.sizes[4]; ++x) {
+        for (int64_t x = 0; x < from.sizes[4]; x += kTogether) {
+          const int64_t count = std::min(kTogether, from.sizes[4] - x);
           const T* p = from.as<T>() + n * from.strides[0] + y * from.strides[3] + x * from.strides[4];
           T* q = to.as<T>() + n * to.strides[0] + y * to.strides[3] + x * to.strides[4];
-          for (int64_t c = 0; c < from.sizes[1]; ++c, p += from.strides[1], q += to.strides[1]) *q = *p;
+          for (int64_t c = 0; c < from.sizes[1]; ++c, p += from.strides[1], q += to.strides[1])
+            for (int64_t i = 0; i < count; ++i) q[i * to.strides[4]] = p[i * from.strides[4]];
         }
   }
 
@@ -333,8 +336,7 @@ class WordConv {
       }
     }
   }
-  // Pixels of whole words from up to kMaxPlanes planes; weights of what is filled up are zeros, so any finite number
-  // may stand there.
+  // Pixels of whole words from up to kMaxPlanes planes, filled up with zeros.
   void JoinPlanes(const uint8_t* from, int64_t count, uint8_t* to) const {
     using Element = std::conditional_t<kBytes == 1, uint8_t, uint16_t>;
     const int64_t filled = g_.filled_channels();
@@ -344,7 +346,7 @@ class WordConv {
     auto join = [&]<int kFilled>() {
       for (int64_t i = 0; i < count; ++i) {
         Element pixel[kFilled];
-        for (int c = 0; c < kFilled; ++c) pixel[c] = plane[c][i];
+        for (int c = 0; c < kFilled; ++c) pixel[c] = c < g_.channels ? plane[c][i] : Element{0};
         std::memcpy(to + i * kFilled * kBytes, pixel, sizeof pixel);
       }
     };

@@ -259,7 +259,7 @@ SLIPWAY_INLINE void ChannelsInOrder(Vec* v) {
 
 // Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.
 // W is the kernel's width, S its stride. rows[y] is where the first pixel of kernel row y lies, all of whose pixels are
-// whole blocks `pixel` bytes apart; a row behind the kernel's last has weights of zero.
+// whole blocks `pixel` bytes apart; what is read behind the kernel's last row counts as zeros.
 template <int W, int S, int P>
 __attribute__((noinline)) void Bf16DwconvTile(const Bf16DwconvParams& g, const uint8_t* const* rows, int64_t pixel,
                                               const uint16_t* w, int64_t c, int64_t n, int64_t at, int64_t count) {
@@ -269,9 +269,12 @@ __attribute__((noinline)) void Bf16DwconvTile(const Bf16DwconvParams& g, const u
   const int64_t steps = Bf16DwSteps(g.height);
   for (int64_t step = 0; step < steps; ++step, rows += kBf16DwRows, w += W * 4 * kLanes) {
     int64_t offset = 0;
+    const uint16_t bits = kBf16DwRows * step + kBf16DwRows <= g.height ? 0xffff : 0;
+    const BlockVec present = bits - BlockVec{};
 #pragma GCC unroll 40
     for (int i = 0; i < (P - 1) * S + W; ++i, offset += pixel) {
-      const Bf16DwWords x(LoadBlock16(rows[0] + offset), LoadBlock16(rows[kBf16DwRows - 1] + offset));
+      const BlockVec first = LoadBlock16(rows[0] + offset);
+      const Bf16DwWords x(first, kBf16DwRows == 1 ? first : LoadBlock16(rows[1] + offset) & present);
 #pragma GCC unroll 8
       for (int z = 0; z < W; ++z)
         if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
@@ -354,6 +357,7 @@ void Bf16DwconvAny(const Bf16DwconvParams& g) {
 void Bf16Dwconv(const Bf16DwconvParams& g) {
   if (g.dilation == 1 && (g.stride == 1 || g.stride == 2) && g.height <= kBf16DwMaxRows) {
     const bool two = g.stride == 2;
+    if (g.width == 1) return two ? Bf16DwconvRow<1, 2>(g) : Bf16DwconvRow<1, 1>(g);
     if (g.width == 3) return two ? Bf16DwconvRow<3, 2>(g) : Bf16DwconvRow<3, 1>(g);
     if (g.width == 5) return two ? Bf16DwconvRow<5, 2>(g) : Bf16DwconvRow<5, 1>(g);
     if (g.width == 7) return two ? Bf16DwconvRow<7, 2>(g) : Bf16DwconvRow<7, 1>(g);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/convert.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
@@ -62,7 +63,14 @@ struct Image {
     rows = planes ? kBlock : std::max(kMinRows, kBlockLast / channels / 8 * 8);
     blocks = ((planes ? numbers : places) + rows - 1) / rows;
   }
-  const float* sample(int64_t n) const { return x.as<float>() + n * x.strides[0]; }
+  const char* sample(int64_t n) const { return x.as<char>() + n * x.strides[0] * ByteSize(x.dtype); }
+  // n numbers from element `first` of a sample on, `held` being room for them where they are not of f32.
+  const float* Floats(int64_t sample_index, int64_t first, int64_t n, float* held) const {
+    const char* const from = sample(sample_index) + first * ByteSize(x.dtype);
+    if (x.dtype == DType::kF32) return reinterpret_cast<const float*>(from);
+    BestIsa().elementwise.convert_to_f32(from, x.dtype, held, n);
+    return held;
+  }
 
   const Tensor& x;
   int64_t channels, groups, places = 1, pitch, numbers, rows, blocks;
@@ -76,7 +84,8 @@ void OfPlanes(const Image& x, const Workers* workers, Moments* to) {
                 for (int64_t i = begin; i < end; ++i) {
                   const int64_t group = i / x.blocks, first = i % x.blocks * kBlock,
                                 n = std::min(kBlock, x.numbers - first);
-                  const float* const from = x.sample(group / x.groups) + group % x.groups * x.numbers + first;
+                  float held[kBlock];
+                  const float* const from = x.Floats(group / x.groups, group % x.groups * x.numbers + first, n, held);
                   Moments& m = to[i];
                   m.count = static_cast<double>(n), m.sum = BestIsa().reduction.sum(from, n);
                   m.squares = BestIsa().reduction.sum_squares(from, n, m.mean());
@@ -88,16 +97,24 @@ void OfRows(const Image& x, const Workers* workers, Scratch& scratch, Moments* t
   ParallelFor(scratch, workers, x.x.sizes[0] * x.blocks, kGrain, [&](int64_t begin, int64_t end, Scratch& own) {
     double *const sums = own.Take<double>(channels), *const means = own.Take<double>(channels),
                   *const squares = own.Take<double>(channels);
+    float* const held = x.x.dtype != DType::kF32 ? own.Take<float>(x.rows * channels) : nullptr;
     if (own.querying()) return;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sample = i / x.blocks, block = i % x.blocks, first = block * x.rows,
                     n = std::min(x.rows, x.places - first);
-      const float* const from = x.sample(sample) + first * x.pitch;
+      const float* from = nullptr;
+      int64_t pitch = x.pitch;
+      if (held == nullptr) {
+        from = x.Floats(sample, first * pitch, 0, nullptr);
+      } else {
+        for (int64_t r = 0; r < n; ++r) x.Floats(sample, (first + r) * pitch, channels, held + r * channels);
+        from = held, pitch = channels;
+      }
       const double count = static_cast<double>(n);
       std::fill_n(sums, channels, 0.0), std::fill_n(squares, channels, 0.0);
-      BestIsa().reduction.sum_rows(from, x.pitch, n, channels, sums);
+      BestIsa().reduction.sum_rows(from, pitch, n, channels, sums);
       for (int64_t c = 0; c < channels; ++c) means[c] = sums[c] / count;
-      BestIsa().reduction.sum_squares_of_rows(from, x.pitch, n, channels, means, squares);
+      BestIsa().reduction.sum_squares_of_rows(from, pitch, n, channels, means, squares);
       for (int64_t g = 0; g < x.groups; ++g)
         to[(sample * x.groups + g) * x.blocks + block] =
             Together(each, [&](int64_t c) { return Moments{count, sums[g * each + c], squares[g * each + c]}; });
@@ -112,8 +129,10 @@ const char* GroupScales(const Call& c, const GroupNormAttributes& a) {
   const Tensor *weight, *bias;
   if (a.groups < 1 || channels % a.groups != 0 || !NormParameters(c, a.norm.parts, channels, &weight, &bias))
     return kSizesDiffer;
-  for (const Tensor* t : {&x, weight, bias, &scale, &shift})
-    if (t != nullptr && t->dtype != DType::kF32) return "the tensors are not of f32";
+  for (const Tensor* t : {&x, weight, bias})
+    if (t != nullptr && t->dtype != DType::kF32 && t->dtype != DType::kBF16 && t->dtype != DType::kF16)
+      return "the tensors are not of f32, bf16 or f16";
+  if (scale.dtype != DType::kF32 || shift.dtype != DType::kF32) return "the results are not of f32";
   if (scale.numel() == 0) return nullptr;
   const Image image(x, a.groups);
   if (!image.planes && !image.last) return "the image lies neither in planes nor with channels last";
@@ -124,19 +143,24 @@ const char* GroupScales(const Call& c, const GroupNormAttributes& a) {
     OfPlanes(image, c.workers, moments);
   if (c.scratch->querying()) return nullptr;
   const int64_t each = channels / a.groups;
-  ParallelFor(
-      c.workers, batch * a.groups, (int64_t{1} << 13) / (each + image.blocks) + 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const Moments all = Together(image.blocks, [&](int64_t b) { return moments[i * image.blocks + b]; });
-          const double mean = all.mean(), rate = 1 / std::sqrt(all.squares / all.count + a.norm.epsilon);
-          for (int64_t k = i % a.groups * each, n = i / a.groups, last = k + each; k < last; ++k) {
-            const double by = weight ? static_cast<double>(weight->as<float>()[k * weight->strides[0]]) * rate : rate;
-            const double to = bias ? static_cast<double>(bias->as<float>()[k * bias->strides[0]]) : 0;
-            scale.as<float>()[n * scale.strides[0] + k * scale.strides[1]] = static_cast<float>(by);
-            shift.as<float>()[n * shift.strides[0] + k * shift.strides[1]] = static_cast<float>(to - mean * by);
-          }
-        }
-      });
+  const auto number = [](const Tensor* t, int64_t k) {
+    float value;
+    LoadRow<float>(t->as<char>() + k * t->strides[0] * ByteSize(t->dtype), t->dtype, 1, 1, DType::kF32, &value);
+    return static_cast<double>(value);
+  };
+  ParallelFor(c.workers, batch * a.groups, (int64_t{1} << 13) / (each + image.blocks) + 1,
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const Moments all = Together(image.blocks, [&](int64_t b) { return moments[i * image.blocks + b]; });
+                  const double mean = all.mean(), rate = 1 / std::sqrt(all.squares / all.count + a.norm.epsilon);
+                  for (int64_t k = i % a.groups * each, n = i / a.groups, last = k + each; k < last; ++k) {
+                    const double by = weight ? number(weight, k) * rate : rate;
+                    const double to = bias ? number(bias, k) : 0;
+                    scale.as<float>()[n * scale.strides[0] + k * scale.strides[1]] = static_cast<float>(by);
+                    shift.as<float>()[n * shift.strides[0] + k * shift.strides[1]] = static_cast<float>(to - mean * by);
+                  }
+                }
+              });
   return nullptr;
 }
 

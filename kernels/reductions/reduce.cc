@@ -21,7 +21,8 @@ bool Fits(const Call& c, int dims) {
   const Tensor &in = c.in[0], &out = c.out[0];
   return dims >= 0 && dims <= in.rank && out.rank == in.rank - dims && SameSizes(in, 0, out.rank, out, 0);
 }
-constexpr int64_t kColumns = 64;  // results that are made at once where they lie along memory
+constexpr int64_t kColumns = 64;   // results that are made at once where they lie along memory
+constexpr int64_t kHeldRows = 16;  // rows that are widened at once
 
 // Splits `in` into the dims that stay and those that go.
 void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
@@ -188,11 +189,16 @@ bool Across(const Call& c, int dims, const A& fresh) {
           const auto pass = [&]<bool kSecond>() {
             Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
               if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
-              float held[kColumns];
-              for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
-                const float* row = reinterpret_cast<const float*>(p[0]);
-                if (!plain) LoadRow<float>(p[0], in.dtype, 1, m, c.compute, held), row = held;
-                for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
+              float held[kHeldRows * kColumns];
+              for (int64_t i = 0; i < rows; i += kHeldRows) {
+                const int64_t count = std::min(kHeldRows, rows - i);
+                for (int64_t k = 0; k < count && !plain; ++k)
+                  LoadRow<float>(p[0] + (i + k) * step[0] * size, in.dtype, 1, m, c.compute, held + k * kColumns);
+                const float* row = plain ? reinterpret_cast<const float*>(p[0]) + i * step[0] : held;
+                const int64_t apart = plain ? step[0] : kColumns;
+                if (AddSums<kSecond>(accs, row, apart, count, m)) continue;
+                for (int64_t k = 0; k < count; ++k, row += apart)
+                  for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
               }
             });
           };

@@ -105,8 +105,8 @@ void BatchNorm(PlanContext& c) {
   c.Return(out);
 }
 
-// Group norm of f32, and instance norm, whose groups are channels: group_scales makes a factor and a summand of each
-// channel, so that the rest is elementwise. Others are left to their decompositions.
+// Group norm of f32 and halves, and instance norm, whose groups are channels: group_scales makes a factor and a summand
+// of each channel, so that the rest is elementwise. Others are left to their decompositions.
 void GroupNorm(PlanContext& c) {
   const std::string_view name = c.node().op().base;
   const bool instance = name == "instance_norm";
@@ -116,7 +116,8 @@ void GroupNorm(PlanContext& c) {
   if (name == "native_group_norm" && (c.used(1) || c.used(2))) return c.Unsupported("the statistics");
   if (x.rank() < 2 || (instance && x.rank() < 3)) return c.Unsupported(text::StrCat("an input of ", x.rank(), " dims"));
   for (const Operand* t : {&x, &weight, &bias})
-    if (*t && t->dtype != DType::kFloat32) return c.Unsupported(ir::Name(t->dtype));
+    if (*t && t->dtype != DType::kFloat32 && t->dtype != DType::kBFloat16 && t->dtype != DType::kFloat16)
+      return c.Unsupported(ir::Name(t->dtype));
   if (name == "native_group_norm" && (!KnownEqual(x.sizes[0], c.n("N")) || !KnownEqual(x.sizes[1], c.n("C"))))
     return c.Unsupported("an input of other sizes than it states");
   const auto channels = x.sizes[1].constant();
@@ -137,14 +138,15 @@ void GroupNorm(PlanContext& c) {
     a.norm.parts |= part;
     in.push_back(*v);
   }
-  Operand scale = c.Temp(out.dtype, {x.sizes[0], x.sizes[1]}), shift = c.Temp(out.dtype, {x.sizes[0], x.sizes[1]});
-  c.Emit("group_scales", std::move(in), {scale, shift}, out.dtype, a);
+  constexpr DType kWide = DType::kFloat32;  // of everything before the result
+  Operand scale = c.Temp(kWide, {x.sizes[0], x.sizes[1]}), shift = c.Temp(kWide, {x.sizes[0], x.sizes[1]});
+  c.Emit("group_scales", std::move(in), {scale, shift}, kWide, a);
   while (scale.rank() < x.rank())
     scale = Unsqueeze(std::move(scale), scale.rank()), shift = Unsqueeze(std::move(shift), shift.rank());
-  Operand scaled = last ? c.TempChannelsLast(out.dtype, out.sizes) : c.Temp(out.dtype, out.sizes);
-  c.Map("mul", {x, scale}, scaled, out.dtype);
+  Operand scaled = last ? c.TempChannelsLast(kWide, out.sizes) : c.Temp(kWide, out.sizes);
+  c.Map("mul", {x, scale}, scaled, kWide);
   std::vector<Operand> results(c.node().outputs().size());
-  results[0] = c.Map("add", {scaled, shift}, out, out.dtype);
+  results[0] = c.Map("add", {scaled, shift}, out, kWide);
   c.Return(std::move(results));
 }
 
@@ -160,7 +162,8 @@ bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
 // The image of a pool, dense or with channels last, as a view of what lies so may be; and its result, which lies alike.
 struct Pooled {
   explicit Pooled(PlanContext& c) : x(c.in("self")) {
-    const bool last = c.builder().IsChannelsLast(x) || (x.dtype == DType::kFloat32 && x.rank() == 4 && ChannelsLast(x));
+    const bool last = c.builder().IsChannelsLast(x) ||
+                      ((x.dtype == DType::kFloat32 || x.dtype == DType::kBFloat16) && x.rank() == 4 && ChannelsLast(x));
     if (!last) x = c.Dense(x);
     out = last ? c.ResultChannelsLast() : c.Result();
   }
