@@ -32,6 +32,8 @@ class PairLoops {
 
   PairLoops(const WordGeometry& g, const Bf16Epilogue& after) : g_(g), after_(after) {}
 
+  static int64_t DepthwiseBlock() { return BestBf16Conv().depthwise_block; }
+  static int64_t DepthwisePixels() { return BestBf16Conv().depthwise_pixels; }
   static int64_t WidenedColumns() { return BestBf16Conv().widened_columns; }
   void Igemm(Bf16IgemmParams& p, int64_t column, int64_t element) const {
     // Columns of groups are filled up, channels are not.

@@ -58,6 +58,8 @@ class ByteLoops {
   const uint8_t padding;
   const int64_t result_bytes;
 
+  static int64_t DepthwiseBlock() { return BestInt8Conv().depthwise_block; }
+  static int64_t DepthwisePixels() { return BestInt8Conv().depthwise_pixels; }
   static int64_t WidenedColumns() { return BestInt8Conv().widened_columns; }
   void Igemm(Int8IgemmParams& p, int64_t column, int64_t element) const {
     p.after = after_.At(column, element);

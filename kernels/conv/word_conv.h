@@ -12,6 +12,7 @@
 //     void Igemm(IgemmParams& p, int64_t column, int64_t element);   // of columns from `column` on, which begin
 //     void Dwconv(DwconvParams& p, int64_t element);                 // `element` elements into the result
 //     const Weight* ArrangeDepthwise(const Geometry& g, const Weight* weights, Scratch& scratch);
+//     int64_t DepthwiseBlock(), DepthwisePixels();                   // channels and pixels of a tile of Dwconv
 //   };
 //
 // Weights are panels of kPanel columns, [panel][segment][k / kPerWord][kPanel][kPerWord]. Columns are output channels,
@@ -42,7 +43,7 @@ struct WordGeometry {
   int64_t group_channels() const { return channels / groups; }
   int64_t group_outs() const { return outs / groups; }
   bool depthwise() const { return groups > 1 && groups == channels && groups == outs; }
-  int64_t filled_channels() const { return RoundUp(group_channels(), per_word); }
+  int64_t filled_channels() const { return depthwise() ? 1 : RoundUp(group_channels(), per_word); }
   int64_t taps() const { return height * width; }
   int64_t segment_depth() const { return taps() * filled_channels(); }
   int64_t group_columns() const {
@@ -137,6 +138,7 @@ class WordConv {
   static constexpr int64_t kBlockBytes = 256 << 10;  // of image and result that stay in the second-level cache
   static constexpr int64_t kCopyBytes = 128 << 10;   // of a padded copy
   static constexpr int64_t kPatchColumns = 12;       // images as narrow as this become patches
+  static constexpr int64_t kCopiedColumns = 56;      // depthwise ones as narrow as this are copied with their borders
   static constexpr int64_t kSlack = 64;              // bytes behind a copy that may be read
   static constexpr int64_t kMaxPlanes = 4;           // images of so few channels may stay planes
 
@@ -364,24 +366,39 @@ class WordConv {
 
   void Depthwise(Scratch& scratch) {
     const Weight* const weights = loops_.ArrangeDepthwise(g_, weights_, scratch);
-    ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
+    // Of narrow images, whose tiles are at a border for the most part, a copy: whole tiles and blocks may be read of
+    // it.
+    const bool copied = g_.padded() && g_.dilation_y == 1 && g_.dilation_x == 1 && g_.out_x <= kCopiedColumns;
+    const int64_t tiles = Ceil(g_.out_x, loops_.DepthwisePixels()) * loops_.DepthwisePixels();
+    const int64_t width = (tiles - 1) * g_.stride_x + g_.extent_x() + Ceil(loops_.DepthwiseBlock(), g_.channels);
+    const int64_t pixel = copied ? g_.channels * kBytes : x_.pixel, row_bytes = width * pixel;
+    const int64_t rows_at_once = std::clamp<int64_t>(kCopyBytes / (row_bytes * g_.stride_y), 1, g_.out_y);
+    const int64_t blocks = copied ? Ceil(g_.out_y, rows_at_once) : g_.out_y, held = Ceil(g_.out_y, blocks);
+    ParallelFor(scratch, workers_, g_.batch * blocks, 1, [&](int64_t first, int64_t last, Scratch& own) {
       const uint8_t** const rows = own.Take<const uint8_t*>(g_.height);
+      const int64_t copy_rows = (held - 1) * g_.stride_y + g_.height;
+      uint8_t* const copy = copied ? own.Take<uint8_t>(copy_rows * row_bytes + kSlack) : nullptr;
       if (own.querying()) return;
       typename Loops::DwconvParams p;
-      p.rows = rows, p.x_pixel_stride = x_.pixel, p.columns = g_.in_x;
-      p.height = g_.height, p.width = g_.width, p.stride = g_.stride_x, p.pad = g_.pad_x, p.dilation = g_.dilation_x;
-      p.padding = loops_.padding;
+      p.rows = rows, p.x_pixel_stride = pixel, p.columns = copied ? width : g_.in_x;
+      p.height = g_.height, p.width = g_.width, p.stride = g_.stride_x, p.pad = copied ? 0 : g_.pad_x;
+      p.dilation = g_.dilation_x, p.padding = loops_.padding;
       p.w = weights, p.channels = g_.channels, p.n = g_.out_x;
       p.out_pixel_stride = out_pixel_;
       for (int64_t i = first; i < last; ++i) {
-        const int64_t n = i / g_.out_y, y = i % g_.out_y;
-        for (int64_t k = 0; k < g_.height; ++k) {
-          const int64_t row = y * g_.stride_y - g_.pad_y + k * g_.dilation_y;
-          rows[k] = row < 0 || row >= g_.in_y ? nullptr : x_.at + n * x_.image + row * x_.row;
+        const int64_t n = i / blocks, begin = i % blocks * held, end = std::min(g_.out_y, begin + held);
+        if (copied && begin < end) CopyRows(n, begin, (end - begin - 1) * g_.stride_y + g_.height, width, copy);
+        for (int64_t y = begin; y < end; ++y) {
+          for (int64_t k = 0; k < g_.height; ++k) {
+            const int64_t row = y * g_.stride_y - g_.pad_y + k * g_.dilation_y;
+            rows[k] = copied                      ? copy + ((y - begin) * g_.stride_y + k) * row_bytes
+                      : row < 0 || row >= g_.in_y ? nullptr
+                                                  : x_.at + n * x_.image + row * x_.row;
+          }
+          const int64_t at = n * out_image_ + y * out_row_;
+          p.out = Result(at);
+          loops_.Dwconv(p, at);
         }
-        const int64_t at = n * out_image_ + y * out_row_;
-        p.out = Result(at);
-        loops_.Dwconv(p, at);
       }
     });
   }

@@ -64,7 +64,7 @@ struct Bf16ConvMicrokernels {
   int64_t widened_columns;  // whose weights `igemm` widens at once; 0 where it does not
   // Arranges the weights of a depthwise convolution, [panel][kernel row][kernel column][kPanel], in blocks of
   // `depthwise_block` channels; `arranged` is how many elements that takes.
-  int64_t depthwise_block;
+  int64_t depthwise_block, depthwise_pixels;  // of a tile
   int64_t (*arranged)(int64_t channels, int64_t height, int64_t width);
   void (*arrange_depthwise)(const uint16_t* panels, int64_t channels, int64_t height, int64_t width, uint16_t* to);
   void (*dwconv)(const Bf16DwconvParams& p);

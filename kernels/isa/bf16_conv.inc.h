@@ -49,9 +49,16 @@ struct Bf16Store {
     if (e.post_residual != nullptr) [[unlikely]]
       Add<R, V>(e.post_residual, n, at, row, sum);
     auto* to = reinterpret_cast<BF16Bits*>(out + at);
+    if (V % 2 == 0 && n >= V * kLanes) [[likely]] {
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r, to += row)
+#pragma GCC unroll 4
+        for (int v = 0; v + 1 < V; v += 2) StoreTwo(to + v * kLanes, sum[r * V + v], sum[r * V + v + 1]);
+      return;
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r, to += row)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < V; ++v)
         if (v == 0 || n > v * kLanes) StorePartial(to + v * kLanes, sum[r * V + v], Min(kLanes, n - v * kLanes));
   }
@@ -90,6 +97,11 @@ void WidenPairs(const Bf16IgemmParams& g, int64_t j) {
       }
 }
 
+// Few pixels over many columns: the weights come from memory once, so that many of their vectors are under way, and
+// they are prefetched so many elements ahead.
+constexpr int kBf16FewRows = 2, kBf16FewVectors = SLIPWAY_ISA_BYTES == 64 ? 8 : 4;
+constexpr int64_t kBf16Prefetch = 1024;
+
 // R rows from i on × V vectors of columns from j on.
 template <int R, int V, bool kWidened>
 __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i, int64_t j) {
@@ -122,12 +134,15 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i
         }
       } else {
         WordVec weights[V];
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) weights[v] = PairsAt(b, v, panel);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) {
+          weights[v] = PairsAt(b, v, panel);
+          if (V == kBf16FewVectors) PrefetchOnce(b + v * kLanes / kPanel * panel + kBf16Prefetch);
+        }
 #pragma GCC unroll 32
         for (int r = 0; r < R; ++r) {
           const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
           for (int v = 0; v < V; ++v) sum[r * V + v] = AddPairProducts(sum[r * V + v], one, weights[v]);
         }
       }
@@ -167,6 +182,9 @@ SLIPWAY_INLINE void Bf16IgemmColumns(const Bf16IgemmParams& g, int64_t j) {
 }
 void Bf16Igemm(const Bf16IgemmParams& g) {
   int64_t j = 0;
+  if (g.m <= kBf16FewRows)
+    for (; g.n - j > (kBf16FewVectors - 1) * kLanes; j += kBf16FewVectors * kLanes)
+      Bf16IgemmRows<kBf16FewVectors, false, kBf16FewRows>(g, g.m, 0, j);
   for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2>(g, j);
   if (j < g.n) Bf16IgemmColumns<1>(g, j);
 }
@@ -366,6 +384,6 @@ void Bf16Dwconv(const Bf16DwconvParams& g) {
 }
 
 // The table, for the file that includes this one.
-#define SLIPWAY_BF16_CONV_MICROKERNELS                                                          \
-  {SLIPWAY_ISA_NAME,     Bf16Igemm, kHasBf16Dot ? 0 : 2 * kLanes, kBf16DwBlock, Bf16DwArranged, \
-   ArrangeBf16Depthwise, Bf16Dwconv}
+#define SLIPWAY_BF16_CONV_MICROKERNELS                                           \
+  {SLIPWAY_ISA_NAME, Bf16Igemm,      kHasBf16Dot ? 0 : 2 * kLanes, kBf16DwBlock, \
+   kBf16DwPixels,    Bf16DwArranged, ArrangeBf16Depthwise,         Bf16Dwconv}

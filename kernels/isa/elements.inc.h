@@ -111,6 +111,23 @@ SLIPWAY_INLINE void StorePartial(BF16Bits* p, Vec v, int64_t n) {
     __builtin_memcpy(p, &halves, static_cast<unsigned>(2 * n));
 #endif
 }
+// Two vectors, whole.
+SLIPWAY_INLINE void StoreTwo(BF16Bits* p, Vec a, Vec b) {
+#ifdef __AVX512BF16__
+  const __m512bh both = _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(a));
+  __builtin_memcpy(p, &both, sizeof both);
+#elif SLIPWAY_ISA_BYTES == 64
+  const __m512i low = _mm512_srli_epi32(reinterpret_cast<__m512i>(RoundedBF16(a)), 16),
+                both = _mm512_packus_epi32(low, _mm512_srli_epi32(reinterpret_cast<__m512i>(RoundedBF16(b)), 16));
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), both));
+#elif SLIPWAY_ISA_BYTES == 32
+  const __m256i low = _mm256_srli_epi32(reinterpret_cast<__m256i>(RoundedBF16(a)), 16),
+                both = _mm256_packus_epi32(low, _mm256_srli_epi32(reinterpret_cast<__m256i>(RoundedBF16(b)), 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(both, 0xd8));
+#else
+  StorePartial(p, a, kLanes), StorePartial(p + kLanes, b, kLanes);
+#endif
+}
 
 SLIPWAY_INLINE float Sum(Vec v) {
 #if SLIPWAY_ISA_BYTES == 64

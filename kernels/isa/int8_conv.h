@@ -80,8 +80,8 @@ struct Int8DwconvParams {
 struct Int8ConvMicrokernels {
   const char* name;
   void (*igemm)(const Int8IgemmParams& p);
-  int64_t widened_columns;  // whose weights `igemm` widens at once; 0 where it does not
-  int64_t depthwise_block;  // channels that are computed together
+  int64_t widened_columns;                    // whose weights `igemm` widens at once; 0 where it does not
+  int64_t depthwise_block, depthwise_pixels;  // channels and pixels that are computed together
   // Arranges the weights of a depthwise convolution: from panels of kPanel channels, [panel][kernel column][kernel row
   // / 4][channel][kernel row % 4], to blocks of channels, of as many bytes for whole blocks.
   void (*arrange_depthwise)(const int8_t* panels, int64_t channels, int64_t quads, int8_t* to);

@@ -55,9 +55,14 @@ const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAl
                                                       MinMaxRow,        QuantizeRow};
 
 extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
-const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {
-    SLIPWAY_ISA_NAME,        Int8Igemm, kWidensWeights ? kInt8Vectors* kLanes : 0, kDwBlock, ArrangeDepthwise,
-    ArrangeDepthwiseColumns, Int8Dwconv};
+const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {SLIPWAY_ISA_NAME,
+                                                      Int8Igemm,
+                                                      kWidensWeights ? kInt8Vectors* kLanes : 0,
+                                                      kDwBlock,
+                                                      kDwPixels,
+                                                      ArrangeDepthwise,
+                                                      ArrangeDepthwiseColumns,
+                                                      Int8Dwconv};
 
 extern const Bf16ConvMicrokernels SLIPWAY_BF16_CONV_TABLE;
 const Bf16ConvMicrokernels SLIPWAY_BF16_CONV_TABLE = SLIPWAY_BF16_CONV_MICROKERNELS;

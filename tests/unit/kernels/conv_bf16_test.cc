@@ -1,7 +1,7 @@
 // Convolutions of bf16 with channels last beside sums in f64 of the same numbers: sizes that fill no block, layouts of
-// the image, groups of every kind, strides, dilations and borders, what follows the sums; packed weights and plain ones;
-// infinities stay what they are beside channels and rows that are filled up; the bits are the same for any number of
-// threads.
+// the image, groups of every kind, strides, dilations and borders, what follows the sums; packed weights and plain
+// ones; infinities stay what they are beside channels and rows that are filled up; the bits are the same for any number
+// of threads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "fenced_scratch.h"
 #include "gtest/gtest.h"
 #include "kernels/attributes.h"
 #include "kernels/conv/conv_bf16.h"
@@ -105,9 +106,12 @@ void Check(const Case& k, unsigned seed) {
   const ConvAttributes<> a{k.groups, {1, k.sy, k.sx}, {0, k.py, k.px}, {1, k.dy, k.dx}};
   ASSERT_TRUE(CanUseConvBf16(x.t, w, out.t, a));
   const auto run = [&](const Workers* workers) {
-    Workspace workspace;
     std::fill(out.data.begin(), out.data.end(), uint16_t{0xffff});
-    RunWithScratch(workspace, [&](Scratch& scratch) { ConvBf16(x.t, w, out.t, a, e, workers, scratch); });
+    Scratch counter = Scratch::Counter();
+    ConvBf16(x.t, w, out.t, a, e, workers, counter);
+    FencedScratch memory(counter.counted());
+    ConvBf16(x.t, w, out.t, a, e, workers, *memory);
+    EXPECT_TRUE(memory.sufficed());
     return out.data;
   };
   const std::vector<uint16_t> one = run(nullptr);
@@ -140,7 +144,8 @@ void Check(const Case& k, unsigned seed) {
           if (std::isinf(y))
             ASSERT_EQ(got, y) << "at " << n << ' ' << o << ' ' << i << ' ' << j;
           else
-            ASSERT_NEAR(got, y, std::abs(y) / 256 + 1e-5 * (1 + size)) << "at " << n << ' ' << o << ' ' << i << ' ' << j;
+            ASSERT_NEAR(got, y, std::abs(y) / 256 + 1e-5 * (1 + size))
+                << "at " << n << ' ' << o << ' ' << i << ' ' << j;
         }
   if (k.to == kPartOfLast)  // what lies between pixels is not written
     for (size_t i = static_cast<size_t>(k.o); i < out.data.size(); i += static_cast<size_t>(k.o + 5))
@@ -155,10 +160,28 @@ TEST(ConvBf16, Pointwise) {
   Check({.c = 24, .o = 70, .h = 31, .w = 33, .from = kPlanes, .activation = Activation::kClamp, .packed = false}, 5);
 }
 TEST(ConvBf16, Windows) {
-  Check({.c = 16, .o = 33, .h = 20, .w = 31, .ky = 3, .kx = 3, .py = 1, .px = 1, .activation = Activation::kClamp,
+  Check({.c = 16,
+         .o = 33,
+         .h = 20,
+         .w = 31,
+         .ky = 3,
+         .kx = 3,
+         .py = 1,
+         .px = 1,
+         .activation = Activation::kClamp,
          .residual = true},
         1);
-  Check({.n = 2, .c = 3, .o = 24, .h = 29, .w = 30, .ky = 7, .kx = 7, .sy = 2, .sx = 2, .py = 3, .px = 3,
+  Check({.n = 2,
+         .c = 3,
+         .o = 24,
+         .h = 29,
+         .w = 30,
+         .ky = 7,
+         .kx = 7,
+         .sy = 2,
+         .sx = 2,
+         .py = 3,
+         .px = 3,
          .from = kPlanes},
         2);
   Check({.c = 5, .o = 18, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast}, 3);
@@ -176,14 +199,45 @@ TEST(ConvBf16, Groups) {
 TEST(ConvBf16, Depthwise) {
   for (const int64_t size : {1, 3, 4, 5, 7})
     for (const int64_t stride : {1, 2, 3})
-      Check({.n = 2, .c = 50, .o = 50, .groups = 50, .h = 13, .w = 23, .ky = size, .kx = size, .sy = stride,
-             .sx = stride, .py = size / 2, .px = size / 2, .activation = Activation::kHardSwish},
+      Check({.n = 2,
+             .c = 50,
+             .o = 50,
+             .groups = 50,
+             .h = 13,
+             .w = 23,
+             .ky = size,
+             .kx = size,
+             .sy = stride,
+             .sx = stride,
+             .py = size / 2,
+             .px = size / 2,
+             .activation = Activation::kHardSwish},
             static_cast<unsigned>(size * 3 + stride));
-  Check({.c = 64, .o = 64, .groups = 64, .h = 20, .w = 40, .ky = 3, .kx = 3, .from = kPartOfLast, .to = kPartOfLast,
-         .residual = true, .post = true},
+  Check({.c = 64,
+         .o = 64,
+         .groups = 64,
+         .h = 20,
+         .w = 40,
+         .ky = 3,
+         .kx = 3,
+         .from = kPartOfLast,
+         .to = kPartOfLast,
+         .residual = true,
+         .post = true},
         1);
-  Check({.c = 9, .o = 9, .groups = 9, .h = 12, .w = 12, .ky = 3, .kx = 3, .py = 2, .px = 2, .dy = 2, .dx = 2,
-         .from = kPlanes, .activation = Activation::kLeakyRelu},
+  Check({.c = 9,
+         .o = 9,
+         .groups = 9,
+         .h = 12,
+         .w = 12,
+         .ky = 3,
+         .kx = 3,
+         .py = 2,
+         .px = 2,
+         .dy = 2,
+         .dx = 2,
+         .from = kPlanes,
+         .activation = Activation::kLeakyRelu},
         2);
   Check({.c = 33, .o = 33, .groups = 33, .h = 12, .w = 12, .ky = 9, .kx = 3, .py = 4, .px = 1, .packed = false}, 3);
 }
