@@ -99,9 +99,9 @@ std::optional<double> BenefitOf(const ir::Node& n) {
     sizes.push_back(*size);
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
-  // So do those of bf16, which go by way of f32 otherwise.
+  // So do those of bf16, which go by way of f32 otherwise; single pixels cost nothing to reorder and gain all the same.
   if (x->dtype() == ir::DType::kBFloat16)
-    return transposed ? std::nullopt : std::optional(kReorderCost * (Elements(x) + Elements(out)));
+    return transposed ? std::nullopt : std::optional(kReorderCost * (Elements(x) + Elements(out)) + 1);
   if (transposed && sizes[1] < kernels::MinTransposedOutputChannels(/*planes=*/false)) return std::nullopt;
   // From NCHW, row blocks are reordered and back, cache-resident.
   if (transposed) return kCachedReorderCost * (Elements(x) + Elements(out));

@@ -158,6 +158,33 @@ bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const 
   return true;
 }
 
+// Across, for sums of not too many rows of bf16: in f32, of several vectors of results at once.
+template <typename A>
+bool AcrossBf16(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n, const A& fresh) {
+  constexpr int64_t kMaxRows = 4096;  // whose error in f32 is far below that of rounding to bf16
+  const Tensor* const tensors[] = {&gone};
+  int64_t sizes[kMaxRank], steps[1][kMaxRank];
+  if (JoinDims(tensors, sizes, steps) != 1 || sizes[0] > kMaxRows) return false;
+  const int64_t rows = sizes[0], blocks = (n + kColumns - 1) / kColumns;
+  A one = fresh;
+  one.AddSum(1, rows);
+  const auto scale = static_cast<float>(one.Result());
+  ParallelFor(c.workers, from.numel() * blocks, Grain(rows * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
+    const void* at_row[kMaxRows];
+    int64_t block = first % blocks;
+    for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {
+      const int64_t column = block * kColumns;
+      for (int64_t i = 0; i < rows; ++i) at_row[i] = at[1] + i * steps[0][0] + column * ByteSize(DType::kBF16);
+      PoolNhwcParams p;
+      p.rows = at_row, p.count = rows, p.n = std::min(kColumns, n - column), p.bf16 = true, p.scale = scale;
+      p.out = at[0] + column * ByteSize(DType::kBF16);
+      BestIsa().conv_nhwc.sum_pool(p);
+      if (++block == blocks) block = 0, at.Next();
+    }
+  });
+  return true;
+}
+
 // In f32, where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in
 // the order in which each result's numbers come. False where the operands do not lie so.
 template <typename A>
@@ -175,8 +202,12 @@ bool Across(const Call& c, int dims, const A& fresh) {
   const Tensor from = DropDim(kept, last), to = DropDim(out, last);
   const int64_t n = in.sizes[last], blocks = (n + kColumns - 1) / kColumns, size = ByteSize(in.dtype);
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
-  if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); })
+  if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); }) {
     if (plain && AcrossInParts(c, gone, from, to, n, out.strides[last], fresh)) return true;
+    if (in.dtype == DType::kBF16 && out.dtype == DType::kBF16 && out.strides[last] == 1 &&
+        AcrossBf16(c, gone, from, to, n, fresh))
+      return true;
+  }
   ParallelFor(
       c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
         int64_t block = first % blocks;
