@@ -32,6 +32,8 @@ class PairLoops {
 
   PairLoops(const WordGeometry& g, const Bf16Epilogue& after) : g_(g), after_(after) {}
 
+  // Weights that are widened for each call are to serve many pixels.
+  static int64_t PatchColumns() { return WidenedColumns() > 0 ? 30 : 12; }
   static int64_t DepthwiseBlock() { return BestBf16Conv().depthwise_block; }
   static int64_t DepthwisePixels() { return BestBf16Conv().depthwise_pixels; }
   static int64_t WidenedColumns() { return BestBf16Conv().widened_columns; }

@@ -39,8 +39,9 @@ bool ReadGeometry(const Tensor& x, const Tensor& w, const Tensor& out, const Int
   *g = {x.sizes[0],    x.sizes[1],  x.sizes[3],  x.sizes[4],  out.sizes[1], out.sizes[3], out.sizes[4],  a.groups,
         a.kernel[0],   a.kernel[1], a.stride[0], a.stride[1], a.padding[0], a.padding[1], a.dilation[0], a.dilation[1],
         /*per_word=*/4};
-  return g->IsValid() && out.sizes[0] == g->batch && g->taps() * (g->group_channels() + 4) <= 4 * kMaxIntegerTerms &&
-         w.sizes[0] == DepthOf(*g) && w.sizes[1] == g->columns();
+  return g->IsValid() && g->padding_is_even() && out.sizes[0] == g->batch &&
+         g->taps() * (g->group_channels() + 4) <= 4 * kMaxIntegerTerms && w.sizes[0] == DepthOf(*g) &&
+         w.sizes[1] == g->columns();
 }
 
 // Loops over bytes (word_conv.h), and what follows their sums.
@@ -58,6 +59,7 @@ class ByteLoops {
   const uint8_t padding;
   const int64_t result_bytes;
 
+  static int64_t PatchColumns() { return 12; }
   static int64_t DepthwiseBlock() { return BestInt8Conv().depthwise_block; }
   static int64_t DepthwisePixels() { return BestInt8Conv().depthwise_pixels; }
   static int64_t WidenedColumns() { return BestInt8Conv().widened_columns; }

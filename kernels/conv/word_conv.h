@@ -12,6 +12,7 @@
 //     void Igemm(IgemmParams& p, int64_t column, int64_t element);   // of columns from `column` on, which begin
 //     void Dwconv(DwconvParams& p, int64_t element);                 // `element` elements into the result
 //     const Weight* ArrangeDepthwise(const Geometry& g, const Weight* weights, Scratch& scratch);
+//     int64_t PatchColumns();                                        // images that are narrower become patches
 //     int64_t DepthwiseBlock(), DepthwisePixels();                   // channels and pixels of a tile of Dwconv
 //   };
 //
@@ -60,6 +61,11 @@ struct WordGeometry {
   bool pointwise() const { return taps() == 1 && !padded() && groups == 1 && channels % per_word == 0; }
   double multiplications() const {
     return static_cast<double>(batch * out_y * out_x * outs) * static_cast<double>(taps() * group_channels());
+  }
+  // Whether nothing is read behind the padding, which is as much as before the image.
+  bool padding_is_even() const {
+    return (out_y - 1) * stride_y + extent_y() <= in_y + 2 * pad_y &&
+           (out_x - 1) * stride_x + extent_x() <= in_x + 2 * pad_x;
   }
   // Whether sizes are in range, what is read is the image or its padding, and neither is much larger than the other.
   bool IsValid() const {
@@ -137,7 +143,6 @@ class WordConv {
  private:
   static constexpr int64_t kBlockBytes = 256 << 10;  // of image and result that stay in the second-level cache
   static constexpr int64_t kCopyBytes = 128 << 10;   // of a padded copy
-  static constexpr int64_t kPatchColumns = 12;       // images as narrow as this become patches
   static constexpr int64_t kCopiedColumns = 56;      // depthwise ones as narrow as this are copied with their borders
   static constexpr int64_t kSlack = 64;              // bytes behind a copy that may be read
   static constexpr int64_t kMaxPlanes = 4;           // images of so few channels may stay planes
@@ -232,7 +237,7 @@ class WordConv {
   void Direct(Scratch& scratch) {
     const int64_t filled = g_.filled_channels() * kBytes, pixel = g_.groups * filled, depth = g_.segment_depth();
     const bool copied = g_.padded() || g_.group_channels() % kPerWord != 0 || !x_.channels_last;
-    const bool patches = g_.groups == 1 && g_.out_x < kPatchColumns && g_.taps() > 1;
+    const bool patches = g_.groups == 1 && g_.out_x < loops_.PatchColumns() && g_.taps() > 1;
     const int64_t width = (g_.out_x - 1) * g_.stride_x + g_.extent_x();
     const int64_t row_bytes = width * pixel * g_.stride_y, patch_bytes = depth * kBytes;
     const int64_t rows_at_once =
@@ -296,7 +301,8 @@ class WordConv {
         };
         if (g_.groups == 1) {
           const int64_t end = std::min(g_.outs, t.end_panel * kPanel);
-          for (int64_t j = t.panel * kPanel; j < end; j += kColumns) multiply(j, std::min(kColumns, end - j), j, 0);
+          const int64_t most = std::max(kColumns, loops_.WidenedColumns());
+          for (int64_t j = t.panel * kPanel; j < end; j += most) multiply(j, std::min(most, end - j), j, 0);
         } else {
           for (int64_t group = t.panel; group < t.end_panel; ++group)
             for (int64_t j = 0; j < g_.group_outs(); j += kColumns)

@@ -11,7 +11,7 @@ constexpr bool kHasBf16Dot = true;
 #else
 constexpr bool kHasBf16Dot = false;
 #endif
-constexpr int kBf16Mr = SLIPWAY_ISA_BYTES == 64 ? (kHasBf16Dot ? 14 : 12) : SLIPWAY_ISA_BYTES == 32 ? 5 : 4;
+constexpr int kBf16Mr = SLIPWAY_ISA_BYTES == 64 ? (kHasBf16Dot ? 14 : 12) : 6;
 
 SLIPWAY_INLINE Vec LowHalf(WordVec w) { return reinterpret_cast<Vec>(w << 16); }
 SLIPWAY_INLINE Vec HighHalf(WordVec w) { return reinterpret_cast<Vec>(w & 0xffff0000u); }
@@ -89,12 +89,15 @@ void WidenPairs(const Bf16IgemmParams& g, int64_t j) {
   const uint16_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 2;
   float* to = g.widened;
   for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride)
-    for (int64_t p = 0; p < g.k; p += 2)
+    for (int64_t p = 0; p < g.k; p += 2) {
+      WordVec pairs[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v, to += 2 * kLanes) {
-        const WordVec pair = PairsAt(w + p * kPanel, v, g.w_panel_stride);
-        Store(to, LowHalf(pair)), Store(to + kLanes, HighHalf(pair));
-      }
+      for (int v = 0; v < V; ++v) pairs[v] = PairsAt(w + p * kPanel, v, g.w_panel_stride);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        Store(to + v * kLanes, LowHalf(pairs[v])), Store(to + (V + v) * kLanes, HighHalf(pairs[v]));
+      to += 2 * V * kLanes;
+    }
 }
 
 // Few pixels over many columns: the weights come from memory once, so that many of their vectors are under way, and
@@ -122,16 +125,21 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i
 #pragma GCC unroll 1
     for (int64_t p = 0; p < g.k; p += 2, b += 2 * kPanel) {
       if constexpr (kWidened) {
-        Vec low[V], high[V];
+        // One half after the other, so that registers suffice.
+        const auto half = [&](auto widen) __attribute__((always_inline)) {
+          Vec weights[V];
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v, widened += 2 * kLanes) low[v] = Load(widened), high[v] = Load(widened + kLanes);
+          for (int v = 0; v < V; ++v, widened += kLanes) weights[v] = Load(widened);
 #pragma GCC unroll 32
-        for (int r = 0; r < R; ++r) {
-          const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
-          const Vec first = LowHalf(one), second = HighHalf(one);
+          for (int r = 0; r < R; ++r) {
+            const Vec one = widen(BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p));
 #pragma GCC unroll 4
-          for (int v = 0; v < V; ++v) sum[r * V + v] = Fma(second, high[v], Fma(first, low[v], sum[r * V + v]));
-        }
+            for (int v = 0; v < V; ++v) sum[r * V + v] = Fma(one, weights[v], sum[r * V + v]);
+          }
+        };
+        half([](WordVec pair) __attribute__((always_inline)) { return LowHalf(pair); });
+        asm("" : "+r"(stride));  // loaded again
+        half([](WordVec pair) __attribute__((always_inline)) { return HighHalf(pair); });
       } else {
         WordVec weights[V];
 #pragma GCC unroll 8
@@ -159,34 +167,27 @@ SLIPWAY_INLINE void Bf16IgemmRows(const Bf16IgemmParams& g, int64_t rows, int64_
   if (rows == R) return Bf16IgemmTile<R, V, kWidened>(g, i, j);
   if constexpr (R > 1) Bf16IgemmRows<V, kWidened, R - 1>(g, rows, i, j);
 }
-template <int V, bool kWidened>
+template <int V, bool kWidened, int R>
 SLIPWAY_INLINE void Bf16IgemmTiles(const Bf16IgemmParams& g, int64_t j) {
   // The last two tiles are evened out.
   for (int64_t i = 0; i < g.m;) {
-    const int64_t left = g.m - i, rows = left <= kBf16Mr      ? left
-                                         : left < 2 * kBf16Mr ? (left + 1) / 2
-                                                              : int64_t{kBf16Mr};
-    Bf16IgemmRows<V, kWidened, kBf16Mr>(g, rows, i, j);
+    const int64_t left = g.m - i, rows = left <= R ? left : left < 2 * R ? (left + 1) / 2 : int64_t{R};
+    Bf16IgemmRows<V, kWidened, R>(g, rows, i, j);
     i += rows;
   }
-}
-template <int V>
-SLIPWAY_INLINE void Bf16IgemmColumns(const Bf16IgemmParams& g, int64_t j) {
-  if constexpr (!kHasBf16Dot) {
-    if (g.widened != nullptr && g.m >= kBf16WidenedMinRows) {
-      WidenPairs<V>(g, j);
-      return Bf16IgemmTiles<V, true>(g, j);
-    }
-  }
-  Bf16IgemmTiles<V, false>(g, j);
 }
 void Bf16Igemm(const Bf16IgemmParams& g) {
   int64_t j = 0;
   if (g.m <= kBf16FewRows)
     for (; g.n - j > (kBf16FewVectors - 1) * kLanes; j += kBf16FewVectors * kLanes)
       Bf16IgemmRows<kBf16FewVectors, false, kBf16FewRows>(g, g.m, 0, j);
-  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2>(g, j);
-  if (j < g.n) Bf16IgemmColumns<1>(g, j);
+  if (!kHasBf16Dot && g.widened != nullptr && g.m >= kBf16WidenedMinRows)
+    for (; g.n - j > kLanes; j += 2 * kLanes) {
+      WidenPairs<2>(g, j);
+      Bf16IgemmTiles<2, true, kBf16Mr>(g, j);
+    }
+  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmTiles<2, false, kBf16Mr>(g, j);
+  if (j < g.n) Bf16IgemmTiles<1, false, kBf16Mr>(g, j);
 }
 
 // ---- Depthwise. A block is two vectors of channels. With instructions for sums of two products, words are an element
