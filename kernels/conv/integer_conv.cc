@@ -260,12 +260,13 @@ class IntegerConv {
     const bool one = dense && (g_.batch == 1 || (x_.image == pixels * x_.pixel && out_image_ == pixels * out_pixel_));
     if (!dense) {
       ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
-        int16_t* const widened = TakeWidened(own);
+        int16_t* const widened = TakeWidened(g_.out_y * g_.out_x, own);
         if (own.querying()) return;
-        for (int64_t i = first; i < last; ++i) {
-          const int64_t n = i / g_.out_y, y = i % g_.out_y;
-          MultiplyPixels(x_.at + n * x_.image + y * g_.stride_y * x_.row, g_.stride_x * x_.pixel,
-                         n * out_image_ + y * out_row_, g_.out_x, 0, g_.outs, widened);
+        for (int64_t i = first; i < last;) {
+          const int64_t n = i / g_.out_y, y = i % g_.out_y, rows = std::min(last - i, g_.out_y - y);
+          MultiplyPixels(x_.at + n * x_.image + y * g_.stride_y * x_.row, rows, g_.out_x, n * out_image_ + y * out_row_,
+                         0, g_.outs, widened);
+          i += rows;
         }
       });
       return;
@@ -276,29 +277,31 @@ class IntegerConv {
     const WorkPartition partition = PartitionWork(workers_, images, rows, panels, Ceil(rows, block), 14,
                                                   g_.channels * g_.outs > rows * g_.channels);
     ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
-      int16_t* const widened = TakeWidened(own);
+      int16_t* const widened = TakeWidened(partition.MaxRowsPerTask(), own);
       if (own.querying()) return;
       for (int64_t i = first; i < last; ++i) {
         const WorkPartition::Task t = partition[i];
-        MultiplyPixels(x_.at + t.image * x_.image + t.row * x_.pixel, x_.pixel,
-                       t.image * out_image_ + t.row * out_pixel_, t.end_row - t.row, t.panel * kPanel,
+        MultiplyPixels(x_.at + t.image * x_.image + t.row * x_.pixel, 1, t.end_row - t.row,
+                       t.image * out_image_ + t.row * out_pixel_, t.panel * kPanel,
                        std::min(g_.outs, t.end_panel * kPanel), widened);
       }
     });
   }
-  int16_t* TakeWidened(Scratch& scratch) const {
-    const int64_t columns = BestInt8Conv().widened_columns;
-    return columns > 0 ? scratch.Take<int16_t>(columns * g_.depth()) : nullptr;
+  int16_t* TakeWidened(int64_t pixels, Scratch& scratch) const {
+    const int64_t elements = BestInt8Conv().widened_elements(pixels, g_.depth());
+    return elements > 0 ? scratch.Take<int16_t>(elements) : nullptr;
   }
-  void MultiplyPixels(const uint8_t* x, int64_t x_stride, int64_t element, int64_t m, int64_t j, int64_t end_j,
-                      int16_t* widened) const {
+  // `rows` rows of m pixels, or of a matrix of patches where `patches`, by the columns [j, end_j).
+  void MultiplyPixels(const uint8_t* x, int64_t rows, int64_t m, int64_t element, int64_t j, int64_t end_j,
+                      int16_t* widened, bool patches = false) const {
     const int64_t segment = 0;
     Int8IgemmParams p;
-    p.m = m, p.n = end_j - j, p.k = g_.depth();
-    p.x = x, p.x_stride = x_stride;
+    p.rows = rows, p.m = m, p.n = end_j - j, p.k = g_.depth();
+    p.x = x, p.x_stride = patches ? p.k : g_.stride_x * x_.pixel;
+    p.x_row_stride = patches ? m * p.k : g_.stride_y * x_.row;
     p.segments = &segment, p.segment_count = 1;
     p.w = weights_ + j * g_.depth(), p.w_panel_stride = g_.depth() * kPanel, p.widened = widened;
-    p.out = Result(element + j), p.out_stride = out_pixel_;
+    p.out = Result(element + j), p.out_row_stride = out_row_, p.out_stride = out_pixel_;
     p.after = after_.At(j, element + j);
     BestInt8Conv().igemm(p);
   }
@@ -308,7 +311,8 @@ class IntegerConv {
   void Direct(Scratch& scratch) {
     const int64_t filled = g_.filled_channels(), pixel = g_.groups * filled;
     const bool copied = g_.padded() || g_.group_channels() % 4 != 0 || !x_.channels_last;
-    const bool patches = g_.groups == 1 && g_.out_x < kPatchColumns && g_.height * g_.width > 1;
+    const bool patches = g_.groups == 1 && g_.out_x < kPatchColumns && g_.height * g_.width > 1 &&
+                         BestInt8Conv().widened_elements(1, g_.depth()) == 0;  // which are patches as well
     const int64_t width = (g_.out_x - 1) * g_.stride_x + g_.extent_x();
     const int64_t row_bytes = width * pixel * g_.stride_y;
     const int64_t rows_at_once =
@@ -333,7 +337,7 @@ class IntegerConv {
     ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
       uint8_t* const copy = copied ? own.Take<uint8_t>(copy_rows * width * pixel + kSlack) : nullptr;
       uint8_t* const patch = patches ? own.Take<uint8_t>(held * g_.out_x * g_.depth() + kSlack) : nullptr;
-      int16_t* const widened = TakeWidened(own);
+      int16_t* const widened = TakeWidened(held * g_.out_x, own);
       if (own.querying()) return;
       int64_t in_copy = -1;  // the block that is there
       for (int64_t i = first; i < last; ++i) {
@@ -349,36 +353,31 @@ class IntegerConv {
           MakePatches(image, rows, pixel_stride, row_stride, segments, segment_count, patch);
         in_copy = t.block;
         const int64_t element = t.image * out_image_ + t.row * out_row_;
-        if (patches && (rows == 1 || out_row_ == g_.out_x * out_pixel_)) {
-          MultiplyPixels(patch, g_.depth(), element, rows * g_.out_x, t.panel * kPanel,
-                         std::min(g_.outs, t.end_panel * kPanel), widened);
+        if (patches) {
+          MultiplyPixels(patch, rows, g_.out_x, element, t.panel * kPanel, std::min(g_.outs, t.end_panel * kPanel),
+                         widened, true);
           continue;
         }
         Int8IgemmParams p;
-        p.m = g_.out_x, p.k = g_.depth() / segment_count;
-        p.x_stride = g_.stride_x * pixel_stride;
+        p.rows = rows, p.m = g_.out_x, p.k = g_.depth() / segment_count;
+        p.x_row_stride = g_.stride_y * row_stride, p.x_stride = g_.stride_x * pixel_stride;
         p.segments = segments, p.segment_count = segment_count;
         p.w_panel_stride = g_.depth() * kPanel, p.w_segment_stride = p.k * kPanel, p.widened = widened;
-        p.out_stride = out_pixel_;
-        // Columns whose weights stay in the cache for all rows.
+        p.out_row_stride = out_row_, p.out_stride = out_pixel_;
         const auto multiply = [&](int64_t column, int64_t n, int64_t out_channel, int64_t from) {
           p.n = n, p.w = weights_ + column * g_.depth();
-          for (int64_t y = 0; y < rows; ++y) {
-            const int64_t at = element + y * out_row_ + out_channel;
-            p.x = image + y * g_.stride_y * row_stride + from;
-            p.out = Result(at);
-            p.after = after_.At(column, at);
-            BestInt8Conv().igemm(p);
-          }
+          p.x = image + from;
+          p.out = Result(element + out_channel);
+          p.after = after_.At(column, element + out_channel);
+          BestInt8Conv().igemm(p);
         };
         if (g_.groups == 1) {
-          const int64_t end = std::min(g_.outs, t.end_panel * kPanel);
-          for (int64_t j = t.panel * kPanel; j < end; j += kColumns) multiply(j, std::min(kColumns, end - j), j, 0);
+          const int64_t j = t.panel * kPanel;
+          multiply(j, std::min(g_.outs, t.end_panel * kPanel) - j, j, 0);
         } else {
           for (int64_t group = t.panel; group < t.end_panel; ++group)
-            for (int64_t j = 0; j < g_.group_outs(); j += kColumns)
-              multiply(group * g_.group_columns() + j, std::min(kColumns, g_.group_outs() - j),
-                       group * g_.group_outs() + j, group * (copied ? filled : g_.group_channels()));
+            multiply(group * g_.group_columns(), g_.group_outs(), group * g_.group_outs(),
+                     group * (copied ? filled : g_.group_channels()));
         }
       }
     });
@@ -438,8 +437,9 @@ class IntegerConv {
   void Depthwise(Scratch& scratch) {
     const Int8ConvMicrokernels& isa = BestInt8Conv();
     const int64_t quads = g_.width * RoundUp4(g_.height) / 4;
-    auto* const weights = scratch.Take<int8_t>((g_.channels + isa.depthwise_block) * quads * 4 + kSlack);
-    if (!scratch.querying()) isa.arrange_depthwise(weights_, g_.channels, quads, weights);
+    auto* const weights = scratch.Take<int8_t>(
+        (g_.channels + isa.depthwise_block) * quads * 4 * isa.depthwise_weight_bytes + kSlack);
+    if (!scratch.querying()) isa.arrange_depthwise(weights_, g_.channels, g_.height, g_.width, weights);
     ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
       const uint8_t** const rows = own.Take<const uint8_t*>(g_.height);
       if (own.querying()) return;

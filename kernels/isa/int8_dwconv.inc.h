@@ -7,7 +7,9 @@
 constexpr int64_t kDwBlock = SLIPWAY_ISA_BYTES;  // channels
 constexpr int kDwPixels = SLIPWAY_ISA_BYTES == 64 ? 5 : 2;
 
-void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t quads, int8_t* to) {
+constexpr int64_t kDwWeightBytes = 1;
+void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t height, int64_t width, int8_t* to) {
+  const int64_t quads = width * ((height + 3) / 4);
   const int64_t panel_count = (channels + kPanel - 1) / kPanel, panel = quads * 4 * kPanel;
   for (int64_t first = 0; first < panel_count; first += kDwBlock / kPanel)
     for (int64_t quad = 0; quad < quads; ++quad)

@@ -40,6 +40,7 @@ namespace {
 #include "kernels/isa/pool_nhwc.inc.h"
 #include "kernels/isa/int8_gemm.inc.h"
 #include "kernels/isa/int8_conv.inc.h"
+#include "kernels/isa/int8_pairs.inc.h"
 #include "kernels/isa/int8_dwconv.inc.h"
 #include "kernels/isa/dequant_gemm.inc.h"
 // clang-format on
@@ -54,8 +55,8 @@ const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAl
 
 extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
 const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {
-    SLIPWAY_ISA_NAME,        Int8Igemm, kWidensWeights ? kInt8Vectors* kLanes : 0, kDwBlock, ArrangeDepthwise,
-    ArrangeDepthwiseColumns, Int8Dwconv};
+    SLIPWAY_ISA_NAME, Int8Igemm,        WidenedElements,         kDwBlock,
+    kDwWeightBytes,   ArrangeDepthwise, ArrangeDepthwiseColumns, Int8Dwconv};
 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {
