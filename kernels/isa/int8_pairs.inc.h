@@ -73,6 +73,17 @@ struct PatchRows {
   int64_t stride, depth, out;  // of the first one, an element of the result
 };
 
+// In this order and in one register: compilers put products together, which then lie on the stack.
+SLIPWAY_INLINE void AddPairsInPlace(IntVec& sum, ShortVec x, ShortVec w) {
+#if SLIPWAY_ISA_BYTES > 16
+  ShortVec product;
+  asm volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sum), "=&v"(product) : "v"(x), "v"(w));
+#else
+  sum = AddPairs(sum, x, w);
+  asm volatile("" : "+x"(sum));
+#endif
+}
+
 // R pixels × V vectors of columns from j on.
 template <int R, int V>
 __attribute__((noinline)) void PairsTile(const Int8IgemmParams& g, const PatchRows& rows, const int16_t* w, int64_t j) {
@@ -84,27 +95,29 @@ __attribute__((noinline)) void PairsTile(const Int8IgemmParams& g, const PatchRo
     for (int r = 0; r < R; ++r) sum[r * V + v] = offset;
   }
   constexpr int kRowPointers = (R + 2) / 3;
-  int64_t stride = rows.stride;
-  const int16_t* a[kRowPointers];
+  int64_t stride = rows.stride * 2;  // bytes
+  const uint8_t* a[kRowPointers];
 #pragma GCC unroll 5
-  for (int r = 0; r < kRowPointers; ++r) a[r] = rows.x + 3 * r * stride;
+  for (int r = 0; r < kRowPointers; ++r) a[r] = reinterpret_cast<const uint8_t*>(rows.x) + 3 * r * stride;
 #pragma GCC unroll 1
   for (int64_t p = 0; p < rows.depth; p += 4) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half, w += V * kShorts) {
       ShortVec weights[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) weights[v] = *reinterpret_cast<const ShortVecAt*>(w + v * kShorts);
+      for (int v = 0; v < V; ++v) {
+        weights[v] = *reinterpret_cast<const ShortVecAt*>(w + v * kShorts);
+        asm("" : "+v"(weights[v]));  // in a register, or each product loads it
+      }
 #pragma GCC unroll 32
       for (int r = 0; r < R; ++r) {
-        const auto one = reinterpret_cast<ShortVec>(
-            BroadcastWord(reinterpret_cast<const uint8_t*>(a[r / 3] + r % 3 * stride + 2 * half)));
+        const auto one = reinterpret_cast<ShortVec>(BroadcastWord(a[r / 3] + r % 3 * stride + 4 * half));
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r * V + v] = AddPairs(sum[r * V + v], one, weights[v]);
+        for (int v = 0; v < V; ++v) AddPairsInPlace(sum[r * V + v], one, weights[v]);
       }
     }
 #pragma GCC unroll 5
-    for (int r = 0; r < kRowPointers; ++r) a[r] += 4;
+    for (int r = 0; r < kRowPointers; ++r) a[r] += 8;
     asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
   }
   Requantizer{g.after, g.out}.template Store<R, V>(sum, j, g.n - j, rows.out + j, g.out_stride);
