@@ -437,8 +437,8 @@ class IntegerConv {
   void Depthwise(Scratch& scratch) {
     const Int8ConvMicrokernels& isa = BestInt8Conv();
     const int64_t quads = g_.width * RoundUp4(g_.height) / 4;
-    auto* const weights = scratch.Take<int8_t>(
-        (g_.channels + isa.depthwise_block) * quads * 4 * isa.depthwise_weight_bytes + kSlack);
+    auto* const weights =
+        scratch.Take<int8_t>((g_.channels + isa.depthwise_block) * quads * 4 * isa.depthwise_weight_bytes + kSlack);
     if (!scratch.querying()) isa.arrange_depthwise(weights_, g_.channels, g_.height, g_.width, weights);
     ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
       const uint8_t** const rows = own.Take<const uint8_t*>(g_.height);

@@ -10,8 +10,8 @@
 
 constexpr int kPairsMr = SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
 constexpr int64_t kPairsColumns = 2 * kLanes;
-constexpr int64_t kPairsMinPixels = 4;          // that are worth it
-constexpr int64_t kPatchElements = 96 << 10;    // of widened pixels
+constexpr int64_t kPairsMinPixels = 4;              // that are worth it
+constexpr int64_t kPatchElements = 96 << 10;        // of widened pixels
 constexpr int64_t kShorts = SLIPWAY_ISA_BYTES / 2;  // in a vector
 
 typedef int16_t ShortVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(2), may_alias));
@@ -67,22 +67,22 @@ void WidenWeights(const Int8IgemmParams& g, int64_t j, int16_t* to) {
       }
 }
 
-// Rows of widened pixels and where their results are.
-struct PatchRows {
-  const int16_t* x;
-  int64_t stride, depth, out;  // of the first one, an element of the result
-};
-
 // In this order and in one register: compilers put products together, which then lie on the stack.
 SLIPWAY_INLINE void AddPairsInPlace(IntVec& sum, ShortVec x, ShortVec w) {
 #if SLIPWAY_ISA_BYTES > 16
   ShortVec product;
-  asm volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sum), "=&v"(product) : "v"(x), "v"(w));
+  asm volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sum), "=&v"(product) : "v"(x), "vm"(w));
 #else
   sum = AddPairs(sum, x, w);
   asm volatile("" : "+x"(sum));
 #endif
 }
+
+// Rows of widened pixels and where their results are.
+struct PatchRows {
+  const int16_t* x;
+  int64_t stride, depth, out;  // of the first one, an element of the result
+};
 
 // R pixels × V vectors of columns from j on.
 template <int R, int V>
