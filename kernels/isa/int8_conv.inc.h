@@ -237,31 +237,42 @@ struct Requantizer {
   __attribute__((noinline)) void StoreRows(const IntVec* sum, int64_t rows, int64_t j, int64_t n, int64_t at,
                                            int64_t row) const {
     const bool interleaved = kInterleaved && q.added == nullptr && q.result == DType::kU8;
-    for (int64_t r = 0; r < rows; ++r, sum += V, at += row) {
-      Vec y[V];
+    constexpr int kRows = V < 4 ? 2 : 1;  // at a time; the last one, where it is alone, twice
+    for (int64_t r = 0; r < rows; r += kRows, sum += kRows * V, at += kRows * row) {
+      const bool alone = kRows == 2 && r + 1 == rows;
+      Vec y[kRows * V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        y[v] = Fma(__builtin_convertvector(sum[v], Vec), Load(q.scale + j + v * kLanes), Load(q.bias + j + v * kLanes));
-      if (kInterleaved && !interleaved) InOrder(y);
-      if (q.added != nullptr) Add<V>(n, at, y);
+      for (int v = 0; v < V; ++v) {
+        const Vec scale = Load(q.scale + j + v * kLanes), bias = Load(q.bias + j + v * kLanes);
+#pragma GCC unroll 2
+        for (int k = 0; k < kRows; ++k)
+          y[k * V + v] = Fma(__builtin_convertvector(sum[(alone ? 0 : k * V) + v], Vec), scale, bias);
+      }
+      const int64_t next = alone ? 0 : row;
+      if (kInterleaved && !interleaved)
+        for (int k = 0; k < kRows; ++k) InOrder(y + k * V);
+      if (q.added != nullptr)
+#pragma GCC unroll 2
+        for (int k = 0; k < kRows; ++k) Add<V>(n, at + k * next, y + k * V);
       if (q.activation != Activation::kNone) {
         Epilogue e;
         e.activation = q.activation, e.min = q.min, e.max = q.max;
-        ApplyActivation<V>(e, y);
+        ApplyActivation<kRows * V>(e, y);
       }
       if (q.result == DType::kF32) {
-        float* const to = static_cast<float*>(out) + at;
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v)
-          if (n > v * kLanes) StorePartial(to + v * kLanes, y[v], Min(kLanes, n - v * kLanes));
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows * V; ++i)
+          if (n > i % V * kLanes)
+            StorePartial(static_cast<float*>(out) + at + i / V * next + i % V * kLanes, y[i],
+                         Min(kLanes, n - i % V * kLanes));
         continue;
       }
-      IntVec ints[V];
+      IntVec ints[kRows * V];
       // Beyond these the clamp to bytes decides.
       const Vec limit = Broadcast(0x1p20f), by = Broadcast(q.activation != Activation::kNone ? q.multiplier : 1);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) ints[v] = RoundedToInts(Max(-limit, Min(limit, Materialize(y[v] * by))));
-      StoreBytes<1, V>(ints, n, at, row, interleaved);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows * V; ++i) ints[i] = RoundedToInts(Max(-limit, Min(limit, Materialize(y[i] * by))));
+      StoreBytes<kRows, V>(ints, n, at, next, interleaved);
     }
   }
   template <int R, int V>
