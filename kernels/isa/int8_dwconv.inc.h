@@ -61,7 +61,12 @@ SLIPWAY_INLINE ByteVec LoadBlock(const uint8_t* p, int64_t n) {
   return reinterpret_cast<ByteVec>(_mm512_maskz_loadu_epi8(n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1, p));
 #else
   ByteVec v{};
-  __builtin_memcpy(&v, p, static_cast<unsigned>(n));
+  if (n == SLIPWAY_ISA_BYTES) [[likely]]
+    __builtin_memcpy(&v, p, SLIPWAY_ISA_BYTES);
+  else if (n == 16)
+    __builtin_memcpy(&v, p, 16);
+  else
+    __builtin_memcpy(&v, p, static_cast<unsigned>(n));
   return v;
 #endif
 }
