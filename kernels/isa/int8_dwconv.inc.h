@@ -21,6 +21,14 @@ constexpr int64_t kDwWeightBytes = kDwPairs ? 2 : 1;
 
 SLIPWAY_INLINE int64_t DwSteps(int64_t height) { return (height + kDwRows - 1) / kDwRows; }
 
+typedef uint8_t Bytes16 __attribute__((vector_size(16)));
+typedef int16_t Shorts8 __attribute__((vector_size(16)));
+// Bytes `first` and `first` + 1 of each word, as the upper halves of 16 bits.
+SLIPWAY_INLINE Bytes16 PairsFrom(int first) {
+  Bytes16 from;
+  for (int i = 0; i < 16; ++i) from[i] = static_cast<uint8_t>(i / 4 * 4 + first + i % 4 / 2);
+  return from;
+}
 // To [block][kernel column][step][vector].
 void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t height, int64_t width, int8_t* to) {
   const int64_t panel_count = (channels + kPanel - 1) / kPanel, quads = (height + 3) / 4;
@@ -35,15 +43,15 @@ void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t height, in
               continue;
             }
             const int64_t row = step * kDwRows;
-            const int8_t* const from =
-                panels + (first + lane) * panel + (z * quads + row / 4) * 4 * kPanel + v * 16 + row % 4;
+            const int8_t* const from = panels + (first + lane) * panel + (z * quads + row / 4) * 4 * kPanel + v * 16;
+            Bytes16 bytes;
+            __builtin_memcpy(&bytes, from, 16);
             if constexpr (kDwPairs) {
-              int16_t pairs[8];
-              for (int i = 0; i < 8; ++i) pairs[i] = from[i / 2 * 4 + i % 2];
-              __builtin_memcpy(to, pairs, 16);
-            } else {
-              __builtin_memcpy(to, from, 16);
+              const Bytes16 taken =
+                  row % 4 == 0 ? __builtin_shuffle(bytes, PairsFrom(0)) : __builtin_shuffle(bytes, PairsFrom(2));
+              bytes = reinterpret_cast<Bytes16>(reinterpret_cast<Shorts8>(taken) >> 8);
             }
+            __builtin_memcpy(to, &bytes, 16);
           }
 }
 
