@@ -32,11 +32,10 @@ class PairLoops {
 
   PairLoops(const WordGeometry& g, const Bf16Epilogue& after) : g_(g), after_(after) {}
 
-  // Weights that are widened for each call are to serve many pixels.
-  static int64_t PatchColumns() { return WidenedColumns() > 0 ? 30 : 12; }
+  static int64_t PatchColumns() { return 12; }
   static int64_t DepthwiseBlock() { return BestBf16Conv().depthwise_block; }
   static int64_t DepthwisePixels() { return BestBf16Conv().depthwise_pixels; }
-  static int64_t WidenedColumns() { return BestBf16Conv().widened_columns; }
+  static int64_t WidenedElements(int64_t, int64_t depth) { return BestBf16Conv().widened_columns * depth; }
   void Igemm(Bf16IgemmParams& p, int64_t column, int64_t element) const {
     // Columns of groups are filled up, channels are not.
     const int64_t per = g_.group_columns();

@@ -59,10 +59,13 @@ class ByteLoops {
   const uint8_t padding;
   const int64_t result_bytes;
 
-  static int64_t PatchColumns() { return 12; }
+  // What is widened is patches as well.
+  static int64_t PatchColumns() { return WidenedElements(1, 4) == 0 ? 12 : 0; }
   static int64_t DepthwiseBlock() { return BestInt8Conv().depthwise_block; }
   static int64_t DepthwisePixels() { return BestInt8Conv().depthwise_pixels; }
-  static int64_t WidenedColumns() { return BestInt8Conv().widened_columns; }
+  static int64_t WidenedElements(int64_t pixels, int64_t depth) {
+    return BestInt8Conv().widened_elements(pixels, depth);
+  }
   void Igemm(Int8IgemmParams& p, int64_t column, int64_t element) const {
     p.after = after_.At(column, element);
     BestInt8Conv().igemm(p);
@@ -74,8 +77,9 @@ class ByteLoops {
   static const int8_t* ArrangeDepthwise(const WordGeometry& g, const int8_t* weights, Scratch& scratch) {
     const Int8ConvMicrokernels& isa = BestInt8Conv();
     const int64_t quads = DepthOf(g) / 4;
-    auto* const to = scratch.Take<int8_t>((g.channels + isa.depthwise_block) * quads * 4 + kSlack);
-    if (!scratch.querying()) isa.arrange_depthwise(weights, g.channels, quads, to);
+    auto* const to =
+        scratch.Take<int8_t>((g.channels + isa.depthwise_block) * quads * 4 * isa.depthwise_weight_bytes + kSlack);
+    if (!scratch.querying()) isa.arrange_depthwise(weights, g.channels, g.height, g.width, to);
     return to;
   }
 

@@ -8,7 +8,7 @@
 //     static constexpr int64_t kBytes;    // of an element of the image
 //     uint8_t padding;                    // each byte of an element outside of the image
 //     int64_t result_bytes;               // of an element of the result
-//     int64_t WidenedColumns();           // see Int8ConvMicrokernels
+//     int64_t WidenedElements(int64_t pixels, int64_t depth);        // room that Igemm needs
 //     void Igemm(IgemmParams& p, int64_t column, int64_t element);   // of columns from `column` on, which begin
 //     void Dwconv(DwconvParams& p, int64_t element);                 // `element` elements into the result
 //     const Weight* ArrangeDepthwise(const Geometry& g, const Weight* weights, Scratch& scratch);
@@ -188,12 +188,13 @@ class WordConv {
     const bool one = dense && (g_.batch == 1 || (x_.image == pixels * x_.pixel && out_image_ == pixels * out_pixel_));
     if (!dense) {
       ParallelFor(scratch, workers_, g_.batch * g_.out_y, 1, [&](int64_t first, int64_t last, Scratch& own) {
-        auto* const widened = TakeWidened(own);
+        auto* const widened = TakeWidened(g_.out_y * g_.out_x, own);
         if (own.querying()) return;
-        for (int64_t i = first; i < last; ++i) {
-          const int64_t n = i / g_.out_y, y = i % g_.out_y;
-          MultiplyPixels(x_.at + n * x_.image + y * g_.stride_y * x_.row, g_.stride_x * x_.pixel,
-                         n * out_image_ + y * out_row_, g_.out_x, 0, g_.outs, widened);
+        for (int64_t i = first; i < last;) {
+          const int64_t n = i / g_.out_y, y = i % g_.out_y, rows = std::min(last - i, g_.out_y - y);
+          MultiplyPixels(x_.at + n * x_.image + y * g_.stride_y * x_.row, rows, g_.out_x, n * out_image_ + y * out_row_,
+                         0, g_.outs, widened);
+          i += rows;
         }
       });
       return;
@@ -205,30 +206,33 @@ class WordConv {
     const WorkPartition partition = PartitionWork(workers_, images, rows, panels, Ceil(rows, block), 14,
                                                   g_.channels * g_.outs > rows * g_.channels);
     ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
-      auto* const widened = TakeWidened(own);
+      auto* const widened = TakeWidened(partition.MaxRowsPerTask(), own);
       if (own.querying()) return;
       for (int64_t i = first; i < last; ++i) {
         const WorkPartition::Task t = partition[i];
-        MultiplyPixels(x_.at + t.image * x_.image + t.row * x_.pixel, x_.pixel,
-                       t.image * out_image_ + t.row * out_pixel_, t.end_row - t.row, t.panel * kPanel,
+        MultiplyPixels(x_.at + t.image * x_.image + t.row * x_.pixel, 1, t.end_row - t.row,
+                       t.image * out_image_ + t.row * out_pixel_, t.panel * kPanel,
                        std::min(g_.outs, t.end_panel * kPanel), widened);
       }
     });
   }
-  auto* TakeWidened(Scratch& scratch) const {
-    const int64_t columns = loops_.WidenedColumns();
+  auto* TakeWidened(int64_t pixels, Scratch& scratch) const {
     using Widened = typename Loops::Widened;
-    return columns > 0 ? scratch.Take<Widened>(columns * g_.segment_depth()) : static_cast<Widened*>(nullptr);
+    const int64_t elements = loops_.WidenedElements(pixels, g_.segment_depth());
+    return elements > 0 ? scratch.Take<Widened>(elements) : static_cast<Widened*>(nullptr);
   }
-  void MultiplyPixels(const uint8_t* x, int64_t x_stride, int64_t element, int64_t m, int64_t j, int64_t end_j,
-                      typename Loops::Widened* widened) const {
+  // `rows` rows of m pixels, or of a matrix of patches where `patches`, by the columns [j, end_j).
+  void MultiplyPixels(const uint8_t* x, int64_t rows, int64_t m, int64_t element, int64_t j, int64_t end_j,
+                      typename Loops::Widened* widened, bool patches = false) const {
     const int64_t segment = 0;
     typename Loops::IgemmParams p;
-    p.m = m, p.n = end_j - j, p.k = g_.segment_depth();
-    p.x = x, p.x_stride = x_stride;
+    p.rows = rows, p.m = m, p.n = end_j - j, p.k = g_.segment_depth();
+    p.x = x, p.x_stride = patches ? p.k * kBytes : g_.stride_x * x_.pixel;
+    p.x_row_stride = patches ? m * p.x_stride : g_.stride_y * x_.row;
+    if (patches && out_row_ == m * out_pixel_) p.rows = 1, p.m = rows * m;
     p.segments = &segment, p.segment_count = 1;
     p.w = weights_ + j * g_.segment_depth(), p.w_panel_stride = g_.segment_depth() * kPanel, p.widened = widened;
-    p.out = Result(element + j), p.out_stride = out_pixel_;
+    p.out = Result(element + j), p.out_row_stride = out_row_, p.out_stride = out_pixel_;
     loops_.Igemm(p, j, element + j);
   }
 
@@ -262,7 +266,7 @@ class WordConv {
     ParallelFor(scratch, workers_, partition.tasks(), 1, [&](int64_t first, int64_t last, Scratch& own) {
       uint8_t* const copy = copied ? own.Take<uint8_t>(copy_rows * width * pixel + kSlack) : nullptr;
       uint8_t* const patch = patches ? own.Take<uint8_t>(held * g_.out_x * patch_bytes + kSlack) : nullptr;
-      auto* const widened = TakeWidened(own);
+      auto* const widened = TakeWidened(held * g_.out_x, own);
       if (own.querying()) return;
       int64_t in_copy = -1;  // the block that is there
       for (int64_t i = first; i < last; ++i) {
@@ -278,36 +282,30 @@ class WordConv {
           MakePatches(image, rows, pixel_stride, row_stride, segments, segment_count, patch);
         in_copy = t.block;
         const int64_t element = t.image * out_image_ + t.row * out_row_;
-        if (patches && (rows == 1 || out_row_ == g_.out_x * out_pixel_)) {
-          MultiplyPixels(patch, patch_bytes, element, rows * g_.out_x, t.panel * kPanel,
-                         std::min(g_.outs, t.end_panel * kPanel), widened);
+        if (patches) {
+          MultiplyPixels(patch, rows, g_.out_x, element, t.panel * kPanel, std::min(g_.outs, t.end_panel * kPanel),
+                         widened, true);
           continue;
         }
         typename Loops::IgemmParams p;
-        p.m = g_.out_x, p.k = depth / segment_count;
-        p.x_stride = g_.stride_x * pixel_stride;
+        p.rows = rows, p.m = g_.out_x, p.k = depth / segment_count;
+        p.x_row_stride = g_.stride_y * row_stride, p.x_stride = g_.stride_x * pixel_stride;
         p.segments = segments, p.segment_count = segment_count;
         p.w_panel_stride = depth * kPanel, p.w_segment_stride = p.k * kPanel, p.widened = widened;
-        p.out_stride = out_pixel_;
-        // Columns whose weights stay in the cache for all rows.
+        p.out_row_stride = out_row_, p.out_stride = out_pixel_;
         const auto multiply = [&](int64_t column, int64_t n, int64_t out_channel, int64_t from) {
           p.n = n, p.w = weights_ + column * depth;
-          for (int64_t y = 0; y < rows; ++y) {
-            const int64_t at = element + y * out_row_ + out_channel;
-            p.x = image + y * g_.stride_y * row_stride + from;
-            p.out = Result(at);
-            loops_.Igemm(p, column, at);
-          }
+          p.x = image + from;
+          p.out = Result(element + out_channel);
+          loops_.Igemm(p, column, element + out_channel);
         };
         if (g_.groups == 1) {
-          const int64_t end = std::min(g_.outs, t.end_panel * kPanel);
-          const int64_t most = std::max(kColumns, loops_.WidenedColumns());
-          for (int64_t j = t.panel * kPanel; j < end; j += most) multiply(j, std::min(most, end - j), j, 0);
+          const int64_t j = t.panel * kPanel;
+          multiply(j, std::min(g_.outs, t.end_panel * kPanel) - j, j, 0);
         } else {
           for (int64_t group = t.panel; group < t.end_panel; ++group)
-            for (int64_t j = 0; j < g_.group_outs(); j += kColumns)
-              multiply(group * g_.group_columns() + j, std::min(kColumns, g_.group_outs() - j),
-                       group * g_.group_outs() + j, group * (copied ? filled : g_.group_channels() * kBytes));
+            multiply(group * g_.group_columns(), g_.group_outs(), group * g_.group_outs(),
+                     group * (copied ? filled : g_.group_channels() * kBytes));
         }
       }
     });

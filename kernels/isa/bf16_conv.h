@@ -24,23 +24,24 @@ struct Bf16Epilogue {
   }
 };
 
-// Indirect GEMM: result[i, j] for i < m (pixels), j < n (columns) of the sums over segments s and p < k of
+// Indirect GEMM: result[y, i, j] for y < rows, i < m (pixels of a row), j < n (columns) of the sums over segments s and
+// p < k of
 //
-//   x[i · x_stride + segments[s] + 2 · p] · w[j / kPanel · w_panel_stride + s · w_segment_stride + p / 2 · 2 · kPanel +
-//   j % kPanel · 2 + p % 2]
+//   x[y · x_row_stride + i · x_stride + segments[s] + 2 · p] · w[j / kPanel · w_panel_stride + s · w_segment_stride + p
+//   / 2 · 2 · kPanel + j % kPanel · 2 + p % 2]
 //
 // k is even. Strides of x are in bytes, those of w and out in elements.
 struct Bf16IgemmParams {
-  int64_t m = 0, n = 0, k = 0;
+  int64_t rows = 1, m = 0, n = 0, k = 0;
   const uint8_t* x = nullptr;
-  int64_t x_stride = 0;
+  int64_t x_row_stride = 0, x_stride = 0;
   const int64_t* segments = nullptr;
   int64_t segment_count = 0;
   const uint16_t* w = nullptr;
   int64_t w_panel_stride = 0, w_segment_stride = 0;
   float* widened = nullptr;  // room for widened_columns · segment_count · k; null: weights are widened for each tile
   void* out = nullptr;
-  int64_t out_stride = 0;
+  int64_t out_row_stride = 0, out_stride = 0;
   Bf16Epilogue after;
 };
 

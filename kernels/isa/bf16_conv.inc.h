@@ -77,7 +77,7 @@ struct Bf16Store {
 
 // ---- Indirect GEMM.
 
-constexpr int64_t kBf16WidenedMinRows = 2 * kBf16Mr;  // that are worth it
+constexpr int64_t kBf16WidenedMinPixels = 2 * kBf16Mr;  // that are worth it
 
 SLIPWAY_INLINE WordVec PairsAt(const uint16_t* w, int v, int64_t panel) {
   return LoadWords(w + v * kLanes / kPanel * panel + v * kLanes % kPanel * 2);
@@ -105,15 +105,15 @@ void WidenPairs(const Bf16IgemmParams& g, int64_t j) {
 constexpr int kBf16FewRows = 2, kBf16FewVectors = SLIPWAY_ISA_BYTES == 64 ? 8 : 4;
 constexpr int64_t kBf16Prefetch = 1024;
 
-// R rows from i on × V vectors of columns from j on.
+// R pixels of row y from i on × V vectors of columns from j on.
 template <int R, int V, bool kWidened>
-__attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i, int64_t j) {
+__attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t y, int64_t i, int64_t j) {
   Vec sum[R * V];
 #pragma GCC unroll 32
   for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
   constexpr int kRowPointers = (R + 2) / 3;
   int64_t stride = g.x_stride;
-  const uint8_t* const x = g.x + i * stride;
+  const uint8_t* const x = g.x + y * g.x_row_stride + i * stride;
   const uint16_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 2;
   const float* widened = g.widened;
   const int64_t panel = g.w_panel_stride;
@@ -157,37 +157,35 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t i
       asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
     }
   }
-  Bf16Store{g.after, static_cast<uint16_t*>(g.out)}.template Store<R, V>(sum, j, g.n - j, i * g.out_stride + j,
-                                                                         g.out_stride);
+  Bf16Store{g.after, static_cast<uint16_t*>(g.out)}.template Store<R, V>(
+      sum, j, g.n - j, y * g.out_row_stride + i * g.out_stride + j, g.out_stride);
 }
 
-// `rows` rows, at most R.
+// `count` pixels, at most R.
 template <int V, bool kWidened, int R>
-SLIPWAY_INLINE void Bf16IgemmRows(const Bf16IgemmParams& g, int64_t rows, int64_t i, int64_t j) {
-  if (rows == R) return Bf16IgemmTile<R, V, kWidened>(g, i, j);
-  if constexpr (R > 1) Bf16IgemmRows<V, kWidened, R - 1>(g, rows, i, j);
+SLIPWAY_INLINE void Bf16IgemmPixels(const Bf16IgemmParams& g, int64_t count, int64_t y, int64_t i, int64_t j) {
+  if (count == R) return Bf16IgemmTile<R, V, kWidened>(g, y, i, j);
+  if constexpr (R > 1) Bf16IgemmPixels<V, kWidened, R - 1>(g, count, y, i, j);
 }
-template <int V, bool kWidened, int R>
-SLIPWAY_INLINE void Bf16IgemmTiles(const Bf16IgemmParams& g, int64_t j) {
-  // The last two tiles are evened out.
-  for (int64_t i = 0; i < g.m;) {
-    const int64_t left = g.m - i, rows = left <= R ? left : left < 2 * R ? (left + 1) / 2 : int64_t{R};
-    Bf16IgemmRows<V, kWidened, R>(g, rows, i, j);
-    i += rows;
-  }
+template <int V, bool kWidened>
+SLIPWAY_INLINE void Bf16IgemmColumns(const Bf16IgemmParams& g, int64_t j) {
+  if (kWidened) WidenPairs<V>(g, j);
+  for (int64_t y = 0; y < g.rows; ++y)
+    for (int64_t i = 0; i < g.m;) {
+      const int64_t count = PixelsOfTile(g.m - i, kBf16Mr);
+      Bf16IgemmPixels<V, kWidened, kBf16Mr>(g, count, y, i, j);
+      i += count;
+    }
 }
 void Bf16Igemm(const Bf16IgemmParams& g) {
   int64_t j = 0;
-  if (g.m <= kBf16FewRows)
+  if (g.rows == 1 && g.m <= kBf16FewRows)
     for (; g.n - j > (kBf16FewVectors - 1) * kLanes; j += kBf16FewVectors * kLanes)
-      Bf16IgemmRows<kBf16FewVectors, false, kBf16FewRows>(g, g.m, 0, j);
-  if (!kHasBf16Dot && g.widened != nullptr && g.m >= kBf16WidenedMinRows)
-    for (; g.n - j > kLanes; j += 2 * kLanes) {
-      WidenPairs<2>(g, j);
-      Bf16IgemmTiles<2, true, kBf16Mr>(g, j);
-    }
-  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmTiles<2, false, kBf16Mr>(g, j);
-  if (j < g.n) Bf16IgemmTiles<1, false, kBf16Mr>(g, j);
+      Bf16IgemmPixels<kBf16FewVectors, false, kBf16FewRows>(g, g.m, 0, 0, j);
+  if (!kHasBf16Dot && g.widened != nullptr && g.rows * g.m >= kBf16WidenedMinPixels)
+    for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2, true>(g, j);
+  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2, false>(g, j);
+  if (j < g.n) Bf16IgemmColumns<1, false>(g, j);
 }
 
 // ---- Depthwise. A block is two vectors of channels. With instructions for sums of two products, words are an element

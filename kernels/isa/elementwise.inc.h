@@ -101,7 +101,15 @@ void F32ToBytes(const float* x, uint8_t* out, int64_t n) {
   typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
   const auto bytes = [](Vec v) __attribute__((always_inline)) {
     v = v < 0x1p31f && v > -0x1p31f ? v : Vec{};  // NaN, too
-    return __builtin_convertvector(__builtin_convertvector(v, IntVec), Bytes);
+    const IntVec ints = __builtin_convertvector(v, IntVec);
+#if SLIPWAY_ISA_BYTES == 32  // compilers take the bytes one by one
+    const auto low = reinterpret_cast<__m256i>(ints & 255);
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    const int64_t packed = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+    return reinterpret_cast<const Bytes&>(packed);
+#else
+    return __builtin_convertvector(ints, Bytes);
+#endif
   };
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) *reinterpret_cast<Bytes*>(out + i) = bytes(Load(x + i));

@@ -41,23 +41,24 @@ struct Requantization {
   }
 };
 
-// Indirect GEMM: result[i, j] for i < m (pixels), j < n (columns) of the sums over segments s and p < k of
+// Indirect GEMM: result[y, i, j] for y < rows, i < m (pixels of a row), j < n (columns) of the sums over segments s and
+// p < k of
 //
-//   x[i · x_stride + segments[s] + p] · w[j / kPanel · w_panel_stride + s · w_segment_stride + p / 4 · 4 · kPanel +
-//   j % kPanel · 4 + p % 4]
+//   x[y · x_row_stride + i · x_stride + segments[s] + p] ·
+//   w[j / kPanel · w_panel_stride + s · w_segment_stride + p / 4 · 4 · kPanel + j % kPanel · 4 + p % 4]
 //
-// k is a multiple of 4. Strides of x and w are in bytes, out_stride in elements.
+// k is a multiple of 4. Strides of x and w are in bytes, those of the result in elements.
 struct Int8IgemmParams {
-  int64_t m = 0, n = 0, k = 0;
+  int64_t rows = 1, m = 0, n = 0, k = 0;
   const uint8_t* x = nullptr;
-  int64_t x_stride = 0;
+  int64_t x_row_stride = 0, x_stride = 0;
   const int64_t* segments = nullptr;
   int64_t segment_count = 0;
   const int8_t* w = nullptr;
   int64_t w_panel_stride = 0, w_segment_stride = 0;
-  int16_t* widened = nullptr;  // room for widened_columns · segment_count · k; null: weights are widened for each tile
+  int16_t* widened = nullptr;  // room for widened_elements(rows · m, segment_count · k)
   void* out = nullptr;
-  int64_t out_stride = 0;
+  int64_t out_row_stride = 0, out_stride = 0;
   Requantization after;
 };
 
@@ -80,11 +81,13 @@ struct Int8DwconvParams {
 struct Int8ConvMicrokernels {
   const char* name;
   void (*igemm)(const Int8IgemmParams& p);
-  int64_t widened_columns;                    // whose weights `igemm` widens at once; 0 where it does not
+  // i16 that `igemm` needs for that many pixels and sums of `depth` products; more pixels need no less. 0: none.
+  int64_t (*widened_elements)(int64_t pixels, int64_t depth);
   int64_t depthwise_block, depthwise_pixels;  // channels and pixels that are computed together
+  int64_t depthwise_weight_bytes;             // of an arranged weight
   // Arranges the weights of a depthwise convolution: from panels of kPanel channels, [panel][kernel column][kernel row
-  // / 4][channel][kernel row % 4], to blocks of channels, of as many bytes for whole blocks.
-  void (*arrange_depthwise)(const int8_t* panels, int64_t channels, int64_t quads, int8_t* to);
+  // / 4][channel][kernel row % 4], to blocks of channels, of as many weights for whole blocks.
+  void (*arrange_depthwise)(const int8_t* panels, int64_t channels, int64_t height, int64_t width, int8_t* to);
   // The same for a number a channel, of 4 bytes.
   void (*arrange_columns)(const uint32_t* from, int64_t channels, uint32_t* to);
   void (*dwconv)(const Int8DwconvParams& p);

@@ -5,8 +5,8 @@
 // A word holds four neighbours of K: unsigned ones of the image, which a step broadcasts, and signed ones of a column
 // of weights. A step adds their four products to the accumulator in the column's lane: one instruction with VNNI
 // (vpdpbusd). Elsewhere both are widened to 16 bits, elements 0 and 2 in one vector, 1 and 3 in another: vpmaddubsw
-// would saturate. Weights of many rows are widened once, for all of them. Tile: mr × nr = kInt8Mr × kInt8Vectors
-// vectors of i32 accumulators.
+// would saturate. Tile: mr × nr = kInt8Mr × kInt8Vectors vectors of i32 accumulators. int8_pairs.inc.h has what is
+// faster without VNNI for more than a few pixels.
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 constexpr bool kHasByteDot = true;
@@ -14,9 +14,9 @@ constexpr bool kHasByteDot = true;
 constexpr bool kHasByteDot = false;
 #endif
 
-// Accumulators, weights and a broadcast fill the registers; widened weights are operands in memory.
-constexpr int kInt8Mr = SLIPWAY_ISA_BYTES == 64 ? (kHasByteDot ? 14 : 12) : kHasByteDot ? 6 : 3;
-constexpr int kInt8Vectors = SLIPWAY_ISA_BYTES == 64 || kHasByteDot ? 2 : 4;
+// Accumulators, weights and a broadcast fill the registers. Without VNNI tiles are of a few pixels.
+constexpr int kInt8Mr = !kHasByteDot ? 3 : SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
+constexpr int kInt8Vectors = 2;
 
 // Words as the products take them.
 #if !defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
@@ -237,31 +237,42 @@ struct Requantizer {
   __attribute__((noinline)) void StoreRows(const IntVec* sum, int64_t rows, int64_t j, int64_t n, int64_t at,
                                            int64_t row) const {
     const bool interleaved = kInterleaved && q.added == nullptr && q.result == DType::kU8;
-    for (int64_t r = 0; r < rows; ++r, sum += V, at += row) {
-      Vec y[V];
+    constexpr int kRows = V < 4 ? 2 : 1;  // at a time; the last one, where it is alone, twice
+    for (int64_t r = 0; r < rows; r += kRows, sum += kRows * V, at += kRows * row) {
+      const bool alone = kRows == 2 && r + 1 == rows;
+      Vec y[kRows * V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        y[v] = Fma(__builtin_convertvector(sum[v], Vec), Load(q.scale + j + v * kLanes), Load(q.bias + j + v * kLanes));
-      if (kInterleaved && !interleaved) InOrder(y);
-      if (q.added != nullptr) Add<V>(n, at, y);
+      for (int v = 0; v < V; ++v) {
+        const Vec scale = Load(q.scale + j + v * kLanes), bias = Load(q.bias + j + v * kLanes);
+#pragma GCC unroll 2
+        for (int k = 0; k < kRows; ++k)
+          y[k * V + v] = Fma(__builtin_convertvector(sum[(alone ? 0 : k * V) + v], Vec), scale, bias);
+      }
+      const int64_t next = alone ? 0 : row;
+      if (kInterleaved && !interleaved)
+        for (int k = 0; k < kRows; ++k) InOrder(y + k * V);
+      if (q.added != nullptr)
+#pragma GCC unroll 2
+        for (int k = 0; k < kRows; ++k) Add<V>(n, at + k * next, y + k * V);
       if (q.activation != Activation::kNone) {
         Epilogue e;
         e.activation = q.activation, e.min = q.min, e.max = q.max;
-        ApplyActivation<V>(e, y);
+        ApplyActivation<kRows * V>(e, y);
       }
       if (q.result == DType::kF32) {
-        float* const to = static_cast<float*>(out) + at;
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v)
-          if (n > v * kLanes) StorePartial(to + v * kLanes, y[v], Min(kLanes, n - v * kLanes));
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows * V; ++i)
+          if (n > i % V * kLanes)
+            StorePartial(static_cast<float*>(out) + at + i / V * next + i % V * kLanes, y[i],
+                         Min(kLanes, n - i % V * kLanes));
         continue;
       }
-      IntVec ints[V];
+      IntVec ints[kRows * V];
       // Beyond these the clamp to bytes decides.
       const Vec limit = Broadcast(0x1p20f), by = Broadcast(q.activation != Activation::kNone ? q.multiplier : 1);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) ints[v] = RoundedToInts(Max(-limit, Min(limit, Materialize(y[v] * by))));
-      StoreBytes<1, V>(ints, n, at, row, interleaved);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows * V; ++i) ints[i] = RoundedToInts(Max(-limit, Min(limit, Materialize(y[i] * by))));
+      StoreBytes<kRows, V>(ints, n, at, next, interleaved);
     }
   }
   template <int R, int V>
@@ -281,7 +292,7 @@ struct Requantizer {
   SLIPWAY_INLINE void StoreFour(uint8_t* to, ByteVec bytes, int i, int64_t n, int64_t row) const {
 #if SLIPWAY_ISA_BYTES == 64
     if constexpr (V == 2)
-      if (n == 2 * kLanes) [[likely]] {
+      if (n >= 2 * kLanes) [[likely]] {
         const auto all = reinterpret_cast<__m512i>(bytes);
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / V * row), _mm512_castsi512_si256(all));
         if (i / V + 1 < R)
@@ -294,9 +305,17 @@ struct Requantizer {
         return;
       }
 #elif SLIPWAY_ISA_BYTES == 32
+    const auto all = reinterpret_cast<__m256i>(bytes);
+    if constexpr (V == 2)
+      if (n >= 2 * kLanes) [[likely]] {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i / V * row), _mm256_castsi256_si128(all));
+        if (i / V + 1 < R)
+          _mm_storeu_si128(reinterpret_cast<__m128i*>(to + (i / V + 1) * row), _mm256_extracti128_si256(all, 1));
+        return;
+      }
     if constexpr (V == 4)
       if (n == 4 * kLanes) [[likely]] {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / V * row), reinterpret_cast<__m256i>(bytes));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / V * row), all);
         return;
       }
 #endif
@@ -326,39 +345,13 @@ struct Requantizer {
 
 // ---- Indirect GEMM.
 
-#if defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
-constexpr bool kWidensWeights = true;
-SLIPWAY_INLINE void StoreQuads(const WeightQuads& w, int16_t* to) { __builtin_memcpy(to, &w, sizeof w); }
-SLIPWAY_INLINE WeightQuads LoadQuads(const int16_t* p) {
-  typedef ShortVec Aligned __attribute__((aligned(2), may_alias));
-  return {*reinterpret_cast<const Aligned*>(p), *reinterpret_cast<const Aligned*>(p + SLIPWAY_ISA_BYTES / 2)};
-}
-#else
-constexpr bool kWidensWeights = false;
-SLIPWAY_INLINE void StoreQuads(const WeightQuads&, int16_t*) {}
-SLIPWAY_INLINE WeightQuads LoadQuads(const int16_t*) { return WeightQuads{}; }
-#endif
-constexpr int64_t kWidenedMinRows = 6;                 // that are worth it
-constexpr int64_t kQuadsElements = SLIPWAY_ISA_BYTES;  // i16 of a vector of widened weights
-
 SLIPWAY_INLINE WeightQuads WeightsAt(const int8_t* w, int v, int64_t panel) {
   return QuadsOfWeights(LoadWords(w + v * kLanes / kPanel * panel + v * kLanes % kPanel * 4));
 }
 
-// The weights of V vectors of columns from j on, in the order in which tiles take them.
-template <int V>
-void WidenWeights(const Int8IgemmParams& g, int64_t j) {
-  const int8_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 4;
-  int16_t* to = g.widened;
-  for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride)
-    for (int64_t p = 0; p < g.k; p += 4)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v, to += kQuadsElements) StoreQuads(WeightsAt(w + p * kPanel, v, g.w_panel_stride), to);
-}
-
-// R rows from i on × V vectors of columns from j on.
-template <int R, int V, bool kWidened>
-__attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t i, int64_t j) {
+// R pixels of row y from i on × V vectors of columns from j on.
+template <int R, int V>
+__attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t y, int64_t i, int64_t j) {
   IntVec sum[R * V];
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
@@ -368,9 +361,8 @@ __attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t i
   }
   constexpr int kRowPointers = (R + 2) / 3;
   int64_t stride = g.x_stride;
-  const uint8_t* const x = g.x + i * stride;
+  const uint8_t* const x = g.x + y * g.x_row_stride + i * stride;
   const int8_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 4;
-  const int16_t* widened = g.widened;
   const int64_t panel = g.w_panel_stride;
   for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride) {
     const uint8_t* a[kRowPointers];
@@ -380,53 +372,37 @@ __attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t i
 #pragma GCC unroll 1
     for (int64_t p = 0; p < g.k; p += 4, b += 4 * kPanel) {
       WeightQuads weights[V];
-      if constexpr (!kWidened)
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) weights[v] = WeightsAt(b, v, panel);
+      for (int v = 0; v < V; ++v) weights[v] = WeightsAt(b, v, panel);
 #pragma GCC unroll 32
       for (int r = 0; r < R; ++r) {
         const ByteQuads one = QuadsOfBytes(BroadcastWord(a[r / 3] + r % 3 * stride + p));
-        if constexpr (kWidened) asm("" : "+r"(widened));  // read again: registers hold the sums
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v)
-          sum[r * V + v] =
-              AddProducts(sum[r * V + v], one, kWidened ? LoadQuads(widened + v * kQuadsElements) : weights[v]);
+        for (int v = 0; v < V; ++v) sum[r * V + v] = AddProducts(sum[r * V + v], one, weights[v]);
       }
-      if constexpr (kWidened) widened += V * kQuadsElements;
       asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
     }
   }
-  Requantizer{g.after, g.out}.template Store<R, V>(sum, j, g.n - j, i * g.out_stride + j, g.out_stride);
+  Requantizer{g.after, g.out}.template Store<R, V>(sum, j, g.n - j, y * g.out_row_stride + i * g.out_stride + j,
+                                                   g.out_stride);
 }
 
-// `rows` rows, at most R.
-template <int V, bool kWidened, int R>
-SLIPWAY_INLINE void Int8IgemmRows(const Int8IgemmParams& g, int64_t rows, int64_t i, int64_t j) {
-  if (rows == R) return Int8IgemmTile<R, V, kWidened>(g, i, j);
-  if constexpr (R > 1) Int8IgemmRows<V, kWidened, R - 1>(g, rows, i, j);
-}
-template <int V, bool kWidened>
-SLIPWAY_INLINE void Int8IgemmTiles(const Int8IgemmParams& g, int64_t j) {
-  // The last two tiles are evened out.
-  for (int64_t i = 0; i < g.m;) {
-    const int64_t left = g.m - i, rows = left <= kInt8Mr      ? left
-                                         : left < 2 * kInt8Mr ? (left + 1) / 2
-                                                              : int64_t{kInt8Mr};
-    Int8IgemmRows<V, kWidened, kInt8Mr>(g, rows, i, j);
-    i += rows;
-  }
+// `count` pixels, at most R.
+template <int V, int R>
+SLIPWAY_INLINE void Int8IgemmPixels(const Int8IgemmParams& g, int64_t count, int64_t y, int64_t i, int64_t j) {
+  if (count == R) return Int8IgemmTile<R, V>(g, y, i, j);
+  if constexpr (R > 1) Int8IgemmPixels<V, R - 1>(g, count, y, i, j);
 }
 template <int V>
 SLIPWAY_INLINE void Int8IgemmColumns(const Int8IgemmParams& g, int64_t j) {
-  if constexpr (kWidensWeights) {
-    if (g.widened != nullptr && g.m >= kWidenedMinRows) {
-      WidenWeights<V>(g, j);
-      return Int8IgemmTiles<V, true>(g, j);
+  for (int64_t y = 0; y < g.rows; ++y)
+    for (int64_t i = 0; i < g.m;) {
+      const int64_t count = PixelsOfTile(g.m - i, kInt8Mr);
+      Int8IgemmPixels<V, kInt8Mr>(g, count, y, i, j);
+      i += count;
     }
-  }
-  Int8IgemmTiles<V, false>(g, j);
 }
-void Int8Igemm(const Int8IgemmParams& g) {
+void Int8IgemmOfBytes(const Int8IgemmParams& g) {
   int64_t j = 0;
   if constexpr (kInt8Vectors > 2)
     for (; g.n - j > 2 * kLanes; j += kInt8Vectors * kLanes) Int8IgemmColumns<kInt8Vectors>(g, j);

@@ -1,23 +1,58 @@
-// Depthwise convolutions of bytes (int8_conv.h). Included behind int8_conv.inc.h.
+// Depthwise convolutions of bytes (int8_conv.h). Included behind int8_pairs.inc.h.
 //
 // Bytes of four kernel rows at a pixel become words, so that a step adds the products of four kernel rows to each
 // channel: interleaving within lanes of 128 bits leaves vector v of a block with channels 16 · lane + 4 · v + {0, 1, 2,
-// 3}, which is how the weights are arranged and what packing the sums to bytes undoes. Tile: pixels × four vectors.
+// 3}, which is how the weights are arranged and what packing the sums to bytes undoes. Without VNNI a step takes two
+// kernel rows, widened to pairs of 16 bits in the same order, and half of the vectors at a time. Tile: pixels × four
+// vectors.
 
+#if defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+constexpr bool kDwPairs = true;
+typedef ShortVec DwWords;
+#else
+constexpr bool kDwPairs = false;
+typedef WordVec DwWords;
+#endif
 constexpr int64_t kDwBlock = SLIPWAY_ISA_BYTES;  // channels
-constexpr int kDwPixels = SLIPWAY_ISA_BYTES == 64 ? 5 : 2;
+constexpr int kDwPixels = kDwPairs ? 4 : SLIPWAY_ISA_BYTES == 64 ? 5 : 2;
+constexpr int kDwRows = kDwPairs ? 2 : 4;     // of a step
+constexpr int kDwVectors = kDwPairs ? 2 : 4;  // of four, at a time
+constexpr int64_t kDwWeightBytes = kDwPairs ? 2 : 1;
 
-void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t quads, int8_t* to) {
-  const int64_t panel_count = (channels + kPanel - 1) / kPanel, panel = quads * 4 * kPanel;
+SLIPWAY_INLINE int64_t DwSteps(int64_t height) { return (height + kDwRows - 1) / kDwRows; }
+
+typedef uint8_t Bytes16 __attribute__((vector_size(16)));
+typedef int16_t Shorts8 __attribute__((vector_size(16)));
+// Bytes `first` and `first` + 1 of each word, as the upper halves of 16 bits.
+SLIPWAY_INLINE Bytes16 PairsFrom(int first) {
+  Bytes16 from;
+  for (int i = 0; i < 16; ++i) from[i] = static_cast<uint8_t>(i / 4 * 4 + first + i % 4 / 2);
+  return from;
+}
+// To [block][kernel column][step][vector].
+void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t height, int64_t width, int8_t* to) {
+  const int64_t panel_count = (channels + kPanel - 1) / kPanel, quads = (height + 3) / 4;
+  const int64_t panel = width * quads * 4 * kPanel;
   for (int64_t first = 0; first < panel_count; first += kDwBlock / kPanel)
-    for (int64_t quad = 0; quad < quads; ++quad)
-      for (int v = 0; v < 4; ++v)
-        for (int64_t lane = 0; lane < kDwBlock / kPanel; ++lane, to += 16) {
-          if (first + lane < panel_count)
-            __builtin_memcpy(to, panels + (first + lane) * panel + quad * 4 * kPanel + v * 16, 16);
-          else
-            __builtin_memset(to, 0, 16);
-        }
+    for (int64_t z = 0; z < width; ++z)
+      for (int64_t step = 0; step < DwSteps(height); ++step)
+        for (int v = 0; v < 4; ++v)
+          for (int64_t lane = 0; lane < kDwBlock / kPanel; ++lane, to += 16) {
+            if (first + lane >= panel_count) {
+              __builtin_memset(to, 0, 16);
+              continue;
+            }
+            const int64_t row = step * kDwRows;
+            const int8_t* const from = panels + (first + lane) * panel + (z * quads + row / 4) * 4 * kPanel + v * 16;
+            Bytes16 bytes;
+            __builtin_memcpy(&bytes, from, 16);
+            if constexpr (kDwPairs) {
+              const Bytes16 taken =
+                  row % 4 == 0 ? __builtin_shuffle(bytes, PairsFrom(0)) : __builtin_shuffle(bytes, PairsFrom(2));
+              bytes = reinterpret_cast<Bytes16>(reinterpret_cast<Shorts8>(taken) >> 8);
+            }
+            __builtin_memcpy(to, &bytes, 16);
+          }
 }
 
 void ArrangeDepthwiseColumns(const uint32_t* from, int64_t channels, uint32_t* to) {
@@ -34,7 +69,12 @@ SLIPWAY_INLINE ByteVec LoadBlock(const uint8_t* p, int64_t n) {
   return reinterpret_cast<ByteVec>(_mm512_maskz_loadu_epi8(n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1, p));
 #else
   ByteVec v{};
-  __builtin_memcpy(&v, p, static_cast<unsigned>(n));
+  if (n == SLIPWAY_ISA_BYTES) [[likely]]
+    __builtin_memcpy(&v, p, SLIPWAY_ISA_BYTES);
+  else if (n == 16)
+    __builtin_memcpy(&v, p, 16);
+  else
+    __builtin_memcpy(&v, p, static_cast<unsigned>(n));
   return v;
 #endif
 }
@@ -44,8 +84,36 @@ SLIPWAY_INLINE ByteVec LoadBlock(const uint8_t* p) {
   return v;
 }
 
+#if defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+// Pairs of two rows of bytes: vectors `first` and first + 1 of four.
+template <int first, typename LoadRow>
+SLIPWAY_INLINE void Interleave(LoadRow load, ShortVec (&to)[2]) {
+  const ByteVec a = load(0), b = load(1);
+#if SLIPWAY_ISA_BYTES == 64
+  const auto x = reinterpret_cast<__m512i>(a), y = reinterpret_cast<__m512i>(b), none = _mm512_setzero_si512();
+  const __m512i both = first == 0 ? _mm512_unpacklo_epi8(x, y) : _mm512_unpackhi_epi8(x, y);
+  to[0] = reinterpret_cast<ShortVec>(_mm512_unpacklo_epi8(both, none));
+  to[1] = reinterpret_cast<ShortVec>(_mm512_unpackhi_epi8(both, none));
+#elif SLIPWAY_ISA_BYTES == 32
+  const auto x = reinterpret_cast<__m256i>(a), y = reinterpret_cast<__m256i>(b), none = _mm256_setzero_si256();
+  const __m256i both = first == 0 ? _mm256_unpacklo_epi8(x, y) : _mm256_unpackhi_epi8(x, y);
+  to[0] = reinterpret_cast<ShortVec>(_mm256_unpacklo_epi8(both, none));
+  to[1] = reinterpret_cast<ShortVec>(_mm256_unpackhi_epi8(both, none));
+#else
+  const auto x = reinterpret_cast<__m128i>(a), y = reinterpret_cast<__m128i>(b), none = _mm_setzero_si128();
+  const __m128i both = first == 0 ? _mm_unpacklo_epi8(x, y) : _mm_unpackhi_epi8(x, y);
+  to[0] = reinterpret_cast<ShortVec>(_mm_unpacklo_epi8(both, none));
+  to[1] = reinterpret_cast<ShortVec>(_mm_unpackhi_epi8(both, none));
+#endif
+}
+SLIPWAY_INLINE void AddStep(IntVec& sum, ShortVec x, const int8_t* w) {
+  AddPairsInPlace(sum, x, *reinterpret_cast<const ShortVecAt*>(w));
+}
+#else
 // Words of four rows of bytes, in the order that is stated above.
-SLIPWAY_INLINE void Interleave(ByteVec a, ByteVec b, ByteVec c, ByteVec d, WordVec (&to)[4]) {
+template <int first, typename LoadRow>
+SLIPWAY_INLINE void Interleave(LoadRow load, WordVec (&to)[4]) {
+  const ByteVec a = load(0), b = load(1), c = load(2), d = load(3);
 #if SLIPWAY_ISA_BYTES == 64
   const auto w = [](ByteVec v) __attribute__((always_inline)) { return reinterpret_cast<__m512i>(v); };
   const __m512i low[2] = {_mm512_unpacklo_epi8(w(a), w(b)), _mm512_unpacklo_epi8(w(c), w(d))};
@@ -71,6 +139,10 @@ SLIPWAY_INLINE void Interleave(ByteVec a, ByteVec b, ByteVec c, ByteVec d, WordV
     }
 #endif
 }
+SLIPWAY_INLINE void AddStep(IntVec& sum, WordVec x, const int8_t* w) {
+  sum = AddProducts(sum, QuadsOfBytes(x), QuadsOfWeights(LoadWords(w)));
+}
+#endif
 
 // The first n bytes of a block of channels from c on at kernel row y and a column, or the padding.
 SLIPWAY_INLINE ByteVec LoadPixel(const Int8DwconvParams& g, int64_t y, int64_t column, int64_t c, int64_t n) {
@@ -81,34 +153,46 @@ SLIPWAY_INLINE ByteVec LoadPixel(const Int8DwconvParams& g, int64_t y, int64_t c
 
 constexpr int64_t kDwMaxRows = 8;  // of the kernels of unrolled tiles
 
-// Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.
-// W is the kernel's width, S its stride. rows[y] is where the first pixel of kernel row y lies, all of whose pixels are
-// whole blocks `pixel` bytes apart; rows behind the kernel's last, up to a multiple of four, have weights of zero.
-template <int W, int S, int P>
-__attribute__((noinline)) void Int8DwconvTile(const Int8DwconvParams& g, const uint8_t* const* rows, int64_t pixel,
-                                              const int8_t* w, int64_t c, int64_t n, int64_t at, int64_t count) {
-  IntVec sum[P][4];
+// The sums of vectors from `first` on of P pixels × a block of channels from c on.
+template <int W, int S, int P, int first>
+SLIPWAY_INLINE void DwconvSums(const Int8DwconvParams& g, const uint8_t* const* rows, int64_t pixel, const int8_t* w,
+                               int64_t c, IntVec (&all)[P][4]) {
+  IntVec sum[P][kDwVectors];
 #pragma GCC unroll 8
   for (int p = 0; p < P; ++p)
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) sum[p][v] = LoadInts(g.after.offset + c + v * kLanes);
-  const int64_t quads = (g.height + 3) / 4;
-  for (int64_t quad = 0; quad < quads; ++quad, rows += 4, w += 4 * SLIPWAY_ISA_BYTES) {
+    for (int v = 0; v < kDwVectors; ++v) sum[p][v] = LoadInts(g.after.offset + c + (first + v) * kLanes);
+  const int64_t steps = DwSteps(g.height);
+  w += first * SLIPWAY_ISA_BYTES;
+  for (int64_t step = 0; step < steps; ++step, rows += kDwRows, w += 4 * SLIPWAY_ISA_BYTES) {
     int64_t offset = 0;
 #pragma GCC unroll 40
     for (int i = 0; i < (P - 1) * S + W; ++i, offset += pixel) {
-      WordVec x[4];
-      Interleave(LoadBlock(rows[0] + offset), LoadBlock(rows[1] + offset), LoadBlock(rows[2] + offset),
-                 LoadBlock(rows[3] + offset), x);
+      DwWords x[kDwVectors];
+      Interleave<first>([&](int y) __attribute__((always_inline)) { return LoadBlock(rows[y] + offset); }, x);
 #pragma GCC unroll 8
       for (int z = 0; z < W; ++z)
         if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
 #pragma GCC unroll 4
-          for (int v = 0; v < 4; ++v)
-            sum[(i - z) / S][v] = AddProducts(sum[(i - z) / S][v], QuadsOfBytes(x[v]),
-                                              QuadsOfWeights(LoadWords(w + (z * quads * 4 + v) * SLIPWAY_ISA_BYTES)));
+          for (int v = 0; v < kDwVectors; ++v)
+            AddStep(sum[(i - z) / S][v], x[v], w + (z * steps * 4 + v) * SLIPWAY_ISA_BYTES);
     }
   }
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p)
+#pragma GCC unroll 4
+    for (int v = 0; v < kDwVectors; ++v) all[p][first + v] = sum[p][v];
+}
+
+// Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.
+// W is the kernel's width, S its stride. rows[y] is where the first pixel of kernel row y lies, all of whose pixels are
+// whole blocks `pixel` bytes apart; rows behind the kernel's last, up to a whole step, have weights of zero.
+template <int W, int S, int P>
+__attribute__((noinline)) void Int8DwconvTile(const Int8DwconvParams& g, const uint8_t* const* rows, int64_t pixel,
+                                              const int8_t* w, int64_t c, int64_t n, int64_t at, int64_t count) {
+  IntVec sum[P][4];
+  DwconvSums<W, S, P, 0>(g, rows, pixel, w, c, sum);
+  if constexpr (kDwVectors == 2) DwconvSums<W, S, P, 2>(g, rows, pixel, w, c, sum);
   const Requantizer to{g.after, g.out};
 #pragma GCC unroll 8
   for (int p = 0; p < P; ++p)
@@ -120,7 +204,7 @@ void Int8DwconvRow(const Int8DwconvParams& g) {
   constexpr int P = kDwPixels, kColumns = (P - 1) * S + W;
   bool rows_inside = true;
   for (int64_t y = 0; y < g.height; ++y) rows_inside = rows_inside && g.rows[y] != nullptr;
-  const int64_t block_bytes = W * ((g.height + 3) / 4) * 4 * SLIPWAY_ISA_BYTES;
+  const int64_t block_bytes = W * DwSteps(g.height) * 4 * SLIPWAY_ISA_BYTES;
   for (int64_t at = 0; at < g.n; at += P) {
     const int64_t count = Min(P, g.n - at), first = at * S - g.pad;
     const bool inside = rows_inside && first >= 0 && first + kColumns <= g.columns;
@@ -150,7 +234,7 @@ void Int8DwconvRow(const Int8DwconvParams& g) {
 
 // Any kernel, stride and dilation.
 void Int8DwconvAny(const Int8DwconvParams& g) {
-  const int64_t quads = (g.height + 3) / 4;
+  const int64_t steps = DwSteps(g.height);
   const Requantizer to{g.after, g.out};
   for (int64_t at = 0; at < g.n; ++at) {
     const int8_t* w = g.w;
@@ -159,14 +243,18 @@ void Int8DwconvAny(const Int8DwconvParams& g) {
       IntVec sum[4];
       for (int v = 0; v < 4; ++v) sum[v] = LoadInts(g.after.offset + c + v * kLanes);
       for (int64_t z = 0; z < g.width; ++z)
-        for (int64_t quad = 0; quad < quads; ++quad) {
-          const auto load = [&](int64_t y) __attribute__((always_inline)) {
-            return y < g.height ? LoadPixel(g, y, at * g.stride - g.pad + z * g.dilation, c, n) : ByteVec{};
+        for (int64_t step = 0; step < steps; ++step, w += 4 * SLIPWAY_ISA_BYTES) {
+          const auto load = [&](int y) __attribute__((always_inline)) {
+            const int64_t row = step * kDwRows + y;
+            return row < g.height ? LoadPixel(g, row, at * g.stride - g.pad + z * g.dilation, c, n) : ByteVec{};
           };
-          WordVec x[4];
-          Interleave(load(4 * quad), load(4 * quad + 1), load(4 * quad + 2), load(4 * quad + 3), x);
-          for (int v = 0; v < 4; ++v, w += SLIPWAY_ISA_BYTES)
-            sum[v] = AddProducts(sum[v], QuadsOfBytes(x[v]), QuadsOfWeights(LoadWords(w)));
+          const auto add = [&]<int first>() __attribute__((always_inline)) {
+            DwWords x[kDwVectors];
+            Interleave<first>(load, x);
+            for (int v = 0; v < kDwVectors; ++v) AddStep(sum[first + v], x[v], w + (first + v) * SLIPWAY_ISA_BYTES);
+          };
+          add.template operator()<0>();
+          if constexpr (kDwVectors == 2) add.template operator()<2>();
         }
       to.Store<1, 4, true>(sum, c, n, at * g.out_pixel_stride + c, g.out_pixel_stride);
     }

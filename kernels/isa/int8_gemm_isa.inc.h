@@ -26,19 +26,16 @@ namespace {
 
 #include "kernels/isa/int8_conv.inc.h"
 
+#include "kernels/isa/int8_pairs.inc.h"
+
 #include "kernels/isa/int8_dwconv.inc.h"
 
 }  // namespace
 
 extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
-const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {SLIPWAY_ISA_NAME,
-                                                      Int8Igemm,
-                                                      kWidensWeights ? kInt8Vectors* kLanes : 0,
-                                                      kDwBlock,
-                                                      kDwPixels,
-                                                      ArrangeDepthwise,
-                                                      ArrangeDepthwiseColumns,
-                                                      Int8Dwconv};
+const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {
+    SLIPWAY_ISA_NAME, Int8Igemm,        WidenedElements,         kDwBlock,  kDwPixels,
+    kDwWeightBytes,   ArrangeDepthwise, ArrangeDepthwiseColumns, Int8Dwconv};
 
 extern const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE;
 const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAlgorithm, kNibbleAlgorithm},

@@ -41,6 +41,7 @@ namespace {
 #include "kernels/isa/pool_nhwc.inc.h"
 #include "kernels/isa/int8_gemm.inc.h"
 #include "kernels/isa/int8_conv.inc.h"
+#include "kernels/isa/int8_pairs.inc.h"
 #include "kernels/isa/int8_dwconv.inc.h"
 #include "kernels/isa/bf16_conv.inc.h"
 #include "kernels/isa/dequant_gemm.inc.h"
@@ -55,14 +56,9 @@ const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAl
                                                       MinMaxRow,        QuantizeRow};
 
 extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
-const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {SLIPWAY_ISA_NAME,
-                                                      Int8Igemm,
-                                                      kWidensWeights ? kInt8Vectors* kLanes : 0,
-                                                      kDwBlock,
-                                                      kDwPixels,
-                                                      ArrangeDepthwise,
-                                                      ArrangeDepthwiseColumns,
-                                                      Int8Dwconv};
+const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {
+    SLIPWAY_ISA_NAME, Int8Igemm,        WidenedElements,         kDwBlock,  kDwPixels,
+    kDwWeightBytes,   ArrangeDepthwise, ArrangeDepthwiseColumns, Int8Dwconv};
 
 extern const Bf16ConvMicrokernels SLIPWAY_BF16_CONV_TABLE;
 const Bf16ConvMicrokernels SLIPWAY_BF16_CONV_TABLE = SLIPWAY_BF16_CONV_MICROKERNELS;

@@ -17,6 +17,10 @@ typedef int32_t Int4 __attribute__((vector_size(16)));
 
 SLIPWAY_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 SLIPWAY_INLINE int64_t Max(int64_t a, int64_t b) { return a > b ? a : b; }
+// Of `left` pixels, those of the next tile of at most `most`: the last two tiles are evened out.
+SLIPWAY_INLINE int64_t PixelsOfTile(int64_t left, int64_t most) {
+  return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most;
+}
 SLIPWAY_INLINE Vec Load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
 SLIPWAY_INLINE void Store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
 SLIPWAY_INLINE Vec Broadcast(float x) { return x - Vec{}; }
