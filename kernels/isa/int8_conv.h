@@ -1,6 +1,6 @@
 // Convolution micro-kernels of an instruction set over images of bytes with channels last: indirect GEMM and depthwise,
-// with sums in i32 and what follows them (requantization) before anything is stored. int8_conv.inc.h and
-// int8_dwconv.inc.h are their source. As with int8_gemm.h, some sets differ from one of isa.h in these only.
+// with sums in i32 and what follows them (requantization) before anything is stored. int8_conv.inc.h, int8_pairs.inc.h
+// and int8_dwconv.inc.h are their source. As with int8_gemm.h, some sets differ from one of isa.h in these only.
 #ifndef SLIPWAY_KERNELS_ISA_INT8_CONV_H_
 #define SLIPWAY_KERNELS_ISA_INT8_CONV_H_
 

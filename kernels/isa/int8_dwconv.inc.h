@@ -23,7 +23,7 @@ SLIPWAY_INLINE int64_t DwSteps(int64_t height) { return (height + kDwRows - 1) /
 
 typedef uint8_t Bytes16 __attribute__((vector_size(16)));
 typedef int16_t Shorts8 __attribute__((vector_size(16)));
-// Bytes `first` and `first` + 1 of each word, as the upper halves of 16 bits.
+// Where bytes `first` and `first` + 1 of each word are taken from, to be the upper halves of 16 bits.
 SLIPWAY_INLINE Bytes16 PairsFrom(int first) {
   Bytes16 from;
   for (int i = 0; i < 16; ++i) from[i] = static_cast<uint8_t>(i / 4 * 4 + first + i % 4 / 2);
