@@ -150,6 +150,8 @@ inline constexpr FlagRow kFlagRows[] = {
     {"inspect", "Content", "weights", kDescription},
     {"inspect", "Content", "kernels", "of a .so: its matrix products and the loops that they take"},
     {"inspect", "Content", "verify", "read everything and compare with the file's checksums"},
+    {"inspect", "Form", "html", "write a page, too: modules, operators, dims, weights, graph"},
+    {"inspect", "Form", "histograms", "with --html: read all weights and draw their values"},
     {"inspect", "Form", "ir", kDescription},
     {"inspect", "Form", "sources", "with --ir: where nodes come from"},
     {"inspect", "Form", "header", "a C header for the model as a native library"},
