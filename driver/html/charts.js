@@ -93,21 +93,24 @@ function bars(section, host) {
 function scatter(section, host) {
   const {x: across, y: along, series, lines} = section;
   const all = series.flatMap((s) => s.points.map(([x, y]) => [x, y]));
-  const fits = ([x, y]) => (!across.log || x > 0) && (!along.log || y > 0) && Number.isFinite(x) && Number.isFinite(y);
+  const has = (v, log) => Number.isFinite(v) && (!log || v > 0);
+  const fits = ([x, y]) => has(x, across.log) && has(y, along.log);
   const good = all.filter(fits);
   if (good.length === 0) {
     host.append(el("p", {class: "soft"}, "There is nothing to draw."));
     return;
   }
   const ends = good.concat((lines || []).flatMap((l) => l[1]));
-  const bound = (list, k) => list.reduce(([a, b], p) => [Math.min(a, p[k]), Math.max(b, p[k])], [Infinity, -Infinity]);
+  const bound = (list, k) =>
+    list.reduce(([a, b], p) => [Math.min(a, p[k]), Math.max(b, p[k])], [Infinity, -Infinity]);
   const {drawing, hint} = picture(section.title, host);
   const x = axis(...bound(ends, 0), LEFT, WIDE - RIGHT, across.log);
   const y = axis(...bound(ends, 1), HIGH - BOTTOM, TOP, along.log);
   frame(y, along.unit, along.label, drawing);
   for (const tick of x.ticks)
     drawing.append(svg("line", {class: "grid", x1: x.at(tick), x2: x.at(tick), y1: TOP, y2: HIGH - BOTTOM}),
-                   svg("text", {x: x.at(tick), y: HIGH - BOTTOM + 16, "text-anchor": "middle"}, shown(tick, across.unit)));
+                   svg("text", {x: x.at(tick), y: HIGH - BOTTOM + 16, "text-anchor": "middle"},
+                       shown(tick, across.unit)));
   drawing.append(svg("text", {x: (LEFT + WIDE) / 2, y: HIGH - 8, "text-anchor": "middle"}, across.label));
   for (const [text, points] of lines || []) {
     const [px, py] = points[points.length - 1];
@@ -120,11 +123,12 @@ function scatter(section, host) {
       if (fits([px, py]))
         drawing.append(mark("circle", {class: `mark s${i % 4}`, cx: x.at(px), cy: y.at(py), "fill-opacity": 0.75,
                                        r: area === undefined ? 4 : 3 + 13 * Math.sqrt(area)},
-                            `${text}: ${across.label} ${shown(px, across.unit)}, ${along.label} ${shown(py, along.unit)}`,
-                            hint));
+                            `${text}: ${across.label} ${shown(px, across.unit)}, ` +
+                              `${along.label} ${shown(py, along.unit)}`, hint));
   });
   if (all.length > good.length)
-    host.append(el("p", {class: "soft"}, `${all.length - good.length} that have no place on these axes are not drawn.`));
+    host.append(el("p", {class: "soft"},
+                   `${all.length - good.length} that have no place on these axes are not drawn.`));
   legend(series.map((s) => s.name), host);
 }
 
@@ -139,15 +143,16 @@ function steps(h, wide, high, minimum) {
   }));
 }
 function spark(h) {
-  return svg("svg", {width: 90, height: 18, "aria-hidden": "true"},
-             ...steps(h, 90, 18, 1).map((s) => svg("rect", {class: "s0", x: s.x, y: 18 - s.height, width: s.width, height: s.height})));
+  const bar = (s) => svg("rect", {class: "s0", x: s.x, y: 18 - s.height, width: s.width, height: s.height});
+  return svg("svg", {width: 90, height: 18, "aria-hidden": "true"}, ...steps(h, 90, 18, 1).map(bar));
 }
 function histogram(name, h, host) {
   const facts = [["least", h.min], ["greatest", h.max], ["mean", h.mean], ["standard deviation", h.deviation]]
     .filter(([, v]) => v !== undefined).map(([label, v]) => `${label} ${shown(v, "number")}`);
   for (const [label, n] of [["zeros", h.zeros], ["NaN", h.nan], ["infinite", h.infinite]])
     if (n > 0) facts.push(`${label} ${shown(n, "count")}`);
-  host.append(el("h2", {}, name), el("p", {class: "soft"}, `${shown(h.elements, "count")} values: ${facts.join(", ")}`));
+  host.append(el("h2", {}, name),
+              el("p", {class: "soft"}, `${shown(h.elements, "count")} values: ${facts.join(", ")}`));
   const {drawing, hint} = picture(`values of ${name}`, host);
   const y = axis(0, Math.max(...h.counts, 1), HIGH - BOTTOM, TOP, false);
   frame(y, "count", "values", drawing);
@@ -156,7 +161,8 @@ function histogram(name, h, host) {
   for (const s of steps(h, room, 1, 0))
     drawing.append(mark("rect", {class: "mark s0", x: LEFT + s.x, width: s.width, y: y.at(s.n),
                                  height: HIGH - BOTTOM - y.at(s.n)},
-                        `${shown(edge(s.i), "number")} to ${shown(edge(s.i + 1), "number")}: ${shown(s.n, "count")}`, hint));
+                        `${shown(edge(s.i), "number")} to ${shown(edge(s.i + 1), "number")}: ` +
+                          shown(s.n, "count"), hint));
   for (let k = 0; k <= 4; ++k)
     drawing.append(svg("text", {x: LEFT + (room * k) / 4, y: HIGH - BOTTOM + 16, "text-anchor": "middle"},
                        shown(edge((h.counts.length * k) / 4), "number")));

@@ -61,9 +61,16 @@ function graph(section, host) {
   }
   const field = search("search names, operators, modules, types, lines", filter);
   field.id = "graph-search";
+  // "module:encoder.layer.3" is for the nodes of that module and of those in it.
+  const moduleOf = (i) => (entries[i].node === undefined ? "" : text(nodes[entries[i].node][1]).toLowerCase());
+  function fits(i, word) {
+    if (!word.startsWith("module:")) return keys[i].includes(word);
+    const [module, wanted] = [moduleOf(i), word.slice(7)];
+    return module.startsWith(wanted) && (module.length === wanted.length || module[wanted.length] === ".");
+  }
   function filter(wanted) {
     keys ??= entries.map((entry) => keyOf(entry).toLowerCase());
-    show(wanted.length === 0 ? entries : entries.filter((_, i) => wanted.every((word) => keys[i].includes(word))));
+    show(wanted.length === 0 ? entries : entries.filter((_, i) => wanted.every((word) => fits(i, word))));
   }
 
   const byNode = new Map(entries.filter((e) => e.node !== undefined).map((e) => [e.node, e]));
@@ -84,7 +91,7 @@ function graph(section, host) {
       facts.push(["is", text(values[entry.value][3])], ["type", text(values[entry.value][1])]);
     } else {
       const node = nodes[entry.node];
-      facts.push(["operator", text(node[0])], ["module", text(node[1])], ["source", text(node[2])], ["with", text(node[3])]);
+      ["operator", "module", "source", "with"].forEach((label, k) => facts.push([label, text(node[k])]));
     }
     panel.append(el("dl", {class: "facts"}, ...facts.filter(([, t]) => t !== "")
       .flatMap(([label, t]) => [el("dt", {}, label), el("dd", {class: "mono"}, t)])));
@@ -95,8 +102,9 @@ function graph(section, host) {
     const node = nodes[entry.node];
     part("inputs", node[4].map(item));
     for (const v of node[5]) {
-      part(`${text(values[v][0])} ${text(values[v][1])}${results.has(v) ? ", an output" : ""}, used by`, users[v].map(user));
-      if (users[v].length === 0) panel.append(el("div", {class: "soft"}, `${text(values[v][0])} ${text(values[v][1])}${results.has(v) ? ", an output" : ", which nothing uses"}`));
+      const title = `${text(values[v][0])} ${text(values[v][1])}${results.has(v) ? ", an output" : ""}`;
+      if (users[v].length > 0) part(`${title}, used by`, users[v].map(user));
+      else panel.append(el("div", {class: "soft"}, results.has(v) ? title : `${title}, which nothing uses`));
     }
   }
   const hashOf = (entry) => (entry.value !== undefined ? `#value-${entry.value}` : `#node-${entry.node}`);
@@ -125,8 +133,8 @@ function graph(section, host) {
   window.addEventListener("hashchange", fromAddress);
   if (page.graph === host)
     page.showModule = (module) => {
-      field.value = module;
-      filter(words(module));
+      field.value = `module:${module}`;
+      filter(words(field.value));
       host.scrollIntoView();
     };
   host.append(el("div", {class: "bar"}, field, count), el("div", {class: "graph"}, el("div", {}, box), panel));

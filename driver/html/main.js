@@ -11,7 +11,8 @@ function draw() {
   const main = document.getElementById("page");
   main.append(el("h1", {}, data.title));
   if (data.facts.length > 0)
-    main.append(el("dl", {class: "facts"}, ...data.facts.flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, text)])));
+    main.append(el("dl", {class: "facts"},
+                   ...data.facts.flatMap(([label, text]) => [el("dt", {}, label), el("dd", {}, text)])));
   for (const note of data.notes) main.append(el("div", {class: "note"}, note));
   const links = el("nav", {"aria-label": "sections"});
   if (data.sections.length > 2) main.append(links);

@@ -36,7 +36,8 @@ const UNITS = {
   bytes: (v) => scaled(v, ["bytes", "kB", "MB", "GB", "TB"], 1000),
   operations: (v) => scaled(v, ["", "k", "M", "G", "T", "P"], 1000),
   rate: (v) => `${scaled(v, ["", "k", "M", "G", "T"], 1000)}/s`,
-  seconds: (v) => (v >= 1 ? `${v.toFixed(3)} s` : v >= 1e-3 ? `${(v * 1e3).toFixed(3)} ms` : `${(v * 1e6).toFixed(1)} µs`),
+  seconds: (v) =>
+    v >= 1 ? `${v.toFixed(3)} s` : v >= 1e-3 ? `${(v * 1e3).toFixed(3)} ms` : `${(v * 1e6).toFixed(1)} µs`,
   percent: (v) => `${(100 * v).toFixed(1)} %`,
   number: short,
 };
@@ -112,7 +113,8 @@ function table(section, host) {
   const texts = rows.map((row) => null);
   const textOf = (i) => (texts[i] ??= rows[i].map((v, c) => shown(v, columns[c].unit)).join(" ").toLowerCase());
 
-  const space = (height) => el("tr", {class: "space"}, el("td", {colspan: columns.length + 1, style: {height: `${height}px`}}));
+  const space = (height) =>
+    el("tr", {class: "space"}, el("td", {colspan: columns.length + 1, style: {height: `${height}px`}}));
   function make(i) {
     const cells = rows[i].map((v, c) => {
       const text = shown(v, columns[c].unit);
@@ -149,7 +151,7 @@ function table(section, host) {
     };
     order.sort(compare);
     found = found.slice().sort(compare);
-    heads.forEach((h, k) => k === c ? h.setAttribute("aria-sort", up ? "ascending" : "descending") : h.removeAttribute("aria-sort"));
+    heads.forEach((h, k) => h.setAttribute("aria-sort", k !== c ? "none" : up ? "ascending" : "descending"));
     show();
   }
   const heads = columns.map((column, c) =>

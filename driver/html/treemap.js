@@ -1,8 +1,9 @@
 // Modules as areas, two levels at a time: by bytes of weights, by operations, by nodes.
 
 function moduleTree(leaves, measures) {
-  const make = (name, path) => ({name, path, children: new Map(), values: new Array(measures).fill(0), kind: 0});
-  const root = make("", "");
+  const make = (name, path, parent) => (
+    {name, path, parent, children: new Map(), values: new Array(measures).fill(0), kind: 0});
+  const root = make("", "", null);
   for (const [module, name, kind, ...values] of leaves) {
     const parts = module === "" ? [] : module.split(".");
     let node = root;
@@ -10,13 +11,13 @@ function moduleTree(leaves, measures) {
     add();
     for (const part of parts) {
       let next = node.children.get(part);
-      if (!next) node.children.set(part, (next = make(part, node.path === "" ? part : `${node.path}.${part}`)));
+      if (!next) node.children.set(part, (next = make(part, node.path === "" ? part : `${node.path}.${part}`, node)));
       node = next;
       add();
     }
     const key = `${kind} ${name}`;
     let leaf = node.children.get(key);
-    if (!leaf) node.children.set(key, (leaf = {...make(name, node.path), kind: kind + 1}));
+    if (!leaf) node.children.set(key, (leaf = {...make(name, node.path, node), kind: kind + 1}));
     node = leaf;
     add();
   }
@@ -72,9 +73,10 @@ function treemap(section, host) {
   const parts = (node) => Array.from(node.children.values())
     .map((child) => ({node: child, size: child.values[measure.k]})).filter((item) => item.size > 0)
     .sort((a, b) => b.size - a.size || (a.node.name < b.node.name ? -1 : 1));
+  const amount = (node, m) => `${shown(node.values[m.k], m.unit)}${m.unit === "bytes" ? "" : ` ${m.name}`}`;
   const text = (node) => {
     const name = node.kind === 0 ? node.path || "all" : node.path === "" ? node.name : `${node.path}: ${node.name}`;
-    return `${name} — ${usable.map((m) => `${shown(node.values[m.k], m.unit)} ${m.unit === "bytes" ? "" : m.name}`.trim()).join(", ")}`;
+    return `${name} — ${usable.map((m) => amount(node, m)).join(", ")}`;
   };
   function tile(node, x, y, wide, high, deep) {
     if (wide < 3 || high < 3) return;
@@ -101,20 +103,23 @@ function treemap(section, host) {
     const node = path[path.length - 1];
     trail.replaceChildren(...path.flatMap((step, i) => [
       i > 0 ? " › " : "",
-      i + 1 < path.length ? el("button", {class: "link", onclick: () => (path = path.slice(0, i + 1), draw())}, step.name || "all")
-                          : el("b", {}, step.name || "all")]));
-    trail.append(` — ${shown(node.values[measure.k], measure.unit)}${measure.unit === "bytes" ? "" : ` ${measure.name}`}`);
+      el(i + 1 < path.length ? "button" : "b", {class: "link", onclick: () => enter(step, false)},
+         step.name || "all")]));
+    trail.append(` — ${amount(node, measure)}`);
     if (node.path !== "" && page.showModule)
       trail.append(" ", el("button", {class: "link", onclick: () => page.showModule(node.path)}, "its nodes"));
     map.replaceChildren();
     squarify(parts(node).slice(0, 1000), 0, 0, map.clientWidth, map.clientHeight,
-             (child, ...place) => map.append(...[tile(child, ...place, 1)].filter(Boolean)));
+             (child, ...place) => map.append(...[tile(child, ...place, 2)].filter(Boolean)));
   }
   // Modules with nothing beside their one module are passed through.
-  function enter(node) {
-    path.push(node);
-    for (let below = parts(node); below.length === 1 && below[0].node.kind === 0; below = parts(below[0].node))
+  function enter(node, through = true) {
+    path = [];
+    for (let step = node; step; step = step.parent) path.unshift(step);
+    for (let below = parts(node); through && below.length === 1 && below[0].node.kind === 0;) {
       path.push(below[0].node);
+      below = parts(below[0].node);
+    }
     draw();
   }
   host.append(el("div", {class: "bar"}, choice, trail), map, hint);

@@ -143,15 +143,15 @@ class Chromium:
             assert time.monotonic() < end, f"never true: {script}"
             time.sleep(0.02)
 
-    def click(self, selector):
-        """A click with the mouse on the middle of the first element that matches and is in sight after scrolling."""
+    def click(self, selector, corner=False):
+        """A click with the mouse on the middle of the first element that matches, or near its upper left corner."""
         place = self.run(
             f"""(() => {{
               const e = document.querySelector({json.dumps(selector)});
               if (!e) return null;
               e.scrollIntoView({{block: "center"}});
               const r = e.getBoundingClientRect();
-              return [r.x + r.width / 2, r.y + r.height / 2];
+              return {"[r.x + 8, r.y + 8]" if corner else "[r.x + r.width / 2, r.y + r.height / 2]"};
             }})()"""
         )
         assert place, f"nothing matches {selector}"
