@@ -214,6 +214,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   std::vector<NamedPath> paths = {
       {"the model", options.model}, {"--inputs", options.inputs}, {"--outputs", options.outputs, NamedPath::kOutput}};
   if (!options.decode.empty()) paths.push_back({"--decode", options.decode});
+  paths.push_back({"--html", options.html, NamedPath::kReport});
   for (const std::string& plugin : options.plugins) paths.push_back({"--plugin", plugin});
   RETURN_IF_ERROR(CheckDistinct(paths));
   RunReport report;
@@ -269,6 +270,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   ProfileRows rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
     const kernels::Work& work = runner.work()[i];
+    const int32_t origin = runner.plan().steps[i].origin;
+    report.all_steps.push_back({runner.planned().origins[origin], runner.ShapesOf(static_cast<int32_t>(i)),
+                                runner.planned().places[origin], static_cast<double>(runner.profile()[i]) * 1e-9,
+                                work.operations, runner.BytesOf(static_cast<int32_t>(i))});
     rows.Add({runner.planned().origins[runner.plan().steps[i].origin], runner.ShapesOf(static_cast<int32_t>(i)), 1,
               static_cast<double>(runner.profile()[i]) * 1e-9, work.operations, work.bytes, work.most_rows});
   }

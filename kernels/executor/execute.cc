@@ -314,6 +314,19 @@ std::string Context::ShapesOf(int32_t step) const {
   return shapes;
 }
 
+double Context::BytesOf(int32_t step) const {
+  const Step& s = executable_->plan().steps[step];
+  if (s.kind != Step::kKernel || nanoseconds_.empty() || nanoseconds_[step] == 0) return 0;
+  double bytes = 0;
+  for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
+    const Tensor& t = tensors_[s.first_view + k];
+    double size = static_cast<double>(ByteSize(t.dtype));
+    for (int d = 0; d < t.rank; ++d) size *= static_cast<double>(t.sizes[d]);
+    bytes += size;
+  }
+  return bytes;
+}
+
 Error Context::Steps() {
   const Plan& p = executable_->plan();
   const int32_t end = static_cast<int32_t>(p.steps.size());
