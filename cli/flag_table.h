@@ -123,7 +123,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"verify", "Comparison", "html", "write a page, too: outputs, and error by layer of a program"},
     {"diff", "Comparison", "html", "write a page, too: what differs, where and by how much"},
     {"run", "Execution", "html", "with --profile: a page, too: time by module, roofline"},
-    {"minify", "Limits", "html", "write a page, too: the steps and what is left"},
+    {"minify", "Check", "html", "write a page, too: the steps and what is left"},
     {"", "Quantization", "html", ""},
     {"minify", "Check", "check", "a command on {}, or convert:onnx, run, accuracy:so, …"},
     {"minify", "Check", "fail-code", kDescription},

@@ -91,7 +91,10 @@ function search(label, change) {
   let timer = 0;
   field.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(() => change(words(field.value)), 60);
+    timer = setTimeout(() => {
+      change(words(field.value));
+      field.dataset.searched = field.value;  // for tests: what the rows in sight were found by
+    }, 60);
   });
   return field;
 }

@@ -321,7 +321,8 @@ double Context::BytesOf(int32_t step) const {
   for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
     const Tensor& t = tensors_[s.first_view + k];
     double size = static_cast<double>(ByteSize(t.dtype));
-    for (int d = 0; d < t.rank; ++d) size *= static_cast<double>(t.sizes[d]);
+    for (int d = 0; d < t.rank; ++d)
+      if (t.strides[d] != 0) size *= static_cast<double>(t.sizes[d]);
     bytes += size;
   }
   return bytes;

@@ -126,7 +126,7 @@ class Context {
   // Of a profiled kernel's operands and results, as it last ran: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; "" where none
   // ran.
   std::string ShapesOf(int32_t step) const;
-  // Bytes of the same, each counted once and dense: what the step has to read and to write. 0 where none ran.
+  // Bytes of the same, what is repeated along a dim counted once: what the step reads and writes. 0 where none ran.
   double BytesOf(int32_t step) const;
   // Bytes of temporaries now held, with the scratch memory of kernels that lies among them.
   uint64_t memory() const;

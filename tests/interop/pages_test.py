@@ -67,7 +67,7 @@ def search(chromium, selector, text):
     """Types into a field that is emptied first."""
     chromium.run(f"document.querySelector({json.dumps(selector)}).value = ''")
     chromium.type(selector, text)
-    chromium.run("new Promise(done => setTimeout(done, 150))")
+    chromium.wait(f"document.querySelector({json.dumps(selector)}).dataset.searched === {json.dumps(text)}")
 
 
 def click_text(chromium, within, text):
@@ -105,8 +105,8 @@ def test_inspect_program(browser, slipway, tmp_path):
     look(browser)
     click_text(browser, modules, "its nodes")
     graph = section(browser, "Graph")
-    browser.run("new Promise(done => setTimeout(done, 150))")
-    assert "138 of 263 found" in browser.text(graph), browser.text(graph)
+    assert browser.run("document.querySelector('#graph-search').value") == "module:encoder"
+    assert "132 of 263 found" in browser.text(graph), browser.text(f"{graph} .bar")
     assert browser.text(f"{graph} .list").startswith("encoder.layer.0.attention.self\n")
     # Dims with ranges and causes; operators sorted by a click.
     dims = rows(browser, "Dims")
@@ -231,6 +231,166 @@ def test_histograms(browser, slipway, tmp_path):
     assert f"{name}\n" in browser.text(section(browser, "Weights"))
     assert browser.run("document.querySelectorAll('section .chart rect').length") > 0
     look(browser)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+@pytest.fixture
+def net(tmp_path):
+    """A program, the same with one other weight in layer 2, and their input."""
+    torch.manual_seed(1)
+    model, x = Net().eval(), torch.randn(5, 32)
+    for name in ("a", "b"):
+        torch.export.save(torch.export.export(model, (x,)), tmp_path / f"{name}.pt2")
+        save_file(model.state_dict(), tmp_path / f"{name}.safetensors")
+        with torch.no_grad():
+            model.layers[2].weight[3, 4] += 0.5
+    save_file({"input.0": x}, tmp_path / "in.safetensors")
+    return tmp_path
+
+
+def chart(chromium, title):
+    """What the marks of a chart say when they are pointed at."""
+    return chromium.run(
+        f"Array.from(document.querySelectorAll('{section(chromium, title)} .mark title')).map(t => t.textContent)"
+    )
+
+
+def test_diff(browser, slipway, net):
+    table = slipway("diff", net / "a.safetensors", net / "b.safetensors", status=1).stdout
+    done = slipway("diff", net / "a.safetensors", net / "b.safetensors", "--html", net / "d.html", status=1)
+    assert done.stdout == table
+    browser.open(net / "d.html")
+    assert browser.run("document.title") == "slipway diff: they differ"
+    assert "of them equal\n7" in browser.text("dl")
+    [row] = rows(browser, "Tensors that differ")
+    assert row[0] == "layers.2.weight" and row[4:6] == ["1", "1,024"]
+    assert chart(browser, "Largest difference by tensor") == ["layers.2.weight: 0.5"]
+    look(browser)
+    # Two ONNX models: their graphs, too.
+    for name in ("a", "b"):
+        slipway("convert", net / f"{name}.pt2", "-o", net / f"{name}.onnx", *(["--opset", 21] if name == "b" else []))
+    slipway("diff", net / "a.onnx", net / "b.onnx", "--html", net / "d.html", status=1)
+    browser.open(net / "d.html")
+    assert ["opset", "ai.onnx", "20", "21"] in rows(browser, "Graphs")
+    slipway("diff", net / "a.onnx", net / "a.onnx", "--html", net / "d.html")
+    browser.open(net / "d.html")
+    assert browser.run("document.title") == "slipway diff: they are equal"
+    slipway("diff", net / "a.onnx", net / "b.onnx", "--html", net / "b.onnx", status=2)
+
+
+def test_verify(browser, slipway, net):
+    """Each node's error; the first that differs is where the weight does."""
+    slipway(
+        "verify", net / "a.pt2", net / "b.pt2", "--inputs", net / "in.safetensors", "--html", net / "v.html", status=1
+    )
+    browser.open(net / "v.html")
+    assert browser.run("document.title") == "slipway verify: they differ"
+    assert "linear_2 = aten.linear.default at layers.2" in browser.text("dl")
+    errors = chart(browser, "Error by layer")
+    assert len(errors) == 8 and [e.endswith(": 0") for e in errors] == [True] * 4 + [False] * 4
+    assert errors[4].startswith("linear_2 = aten.linear.default in layers.2")
+    assert len(chart(browser, "Error by module")) >= 4
+    browser.run(f"document.querySelector('{section(browser, 'Error by layer')}').scrollIntoView()")
+    look(browser)
+    browser.click(f"{section(browser, 'Error by layer')} .mark:nth-of-type(5)")
+    assert browser.text(f"{section(browser, 'Error by layer')} .hint").startswith("linear_2")
+    assert rows(browser, "Outputs")[0][1] == "differs"
+    # A library shows no values: what slipway converts of the program does.
+    slipway("convert", net / "a.pt2", "-o", net / "a.so")
+    slipway("verify", net / "a.pt2", net / "a.so", "--inputs", net / "in.safetensors", "--html", net / "v.html")
+    browser.open(net / "v.html")
+    errors = rows(browser, "Layers")
+    assert len(errors) == 8 and all(row[4] == "agrees" and float(row[5]) < 1e-4 for row in errors)
+
+
+def test_run(browser, slipway, net):
+    """Times add up to the table's, and the products' operations are those of four matrices."""
+    arguments = ("run", net / "a.pt2", "--inputs", net / "in.safetensors", "--outputs", net / "out.safetensors")
+    done = slipway(*arguments, "--profile", "--json", "--html", net / "r.html")
+    profile = json.loads(done.stdout)["profile"]
+    browser.open(net / "r.html")
+    steps = rows(browser, "Steps")
+    assert len(steps) == json.loads(done.stdout)["steps"]
+    assert sorted(row[0] for row in rows(browser, "Operators")) == sorted(row["op"] for row in profile)
+    products = [row for row in steps if row[6] not in ("", "0")]
+    assert [row[6] for row in products] == [f"{2 * 5 * 32 * 32 / 1000:.1f} k"] * 4
+    assert [row[2].split(" ")[0] for row in products] == [f"layers.{i}" for i in range(4)]
+    bytes_each = 4 * (5 * 32 + 32 * 32 + 32 + 5 * 32)
+    assert all(row[7] == f"{bytes_each} bytes" for row in products), (bytes_each, products)
+    marks = chart(browser, "Roofline")
+    assert len(marks) == 4 and "operations a byte" in marks[0]
+    browser.run(f"document.querySelector('{section(browser, 'Roofline')}').scrollIntoView()")
+    look(browser)
+    modules = section(browser, "Time by module")
+    click_text(browser, modules, "layers —")
+    click_text(browser, modules, "layers.2 —")
+    assert "all › layers › 2 — " in browser.text(modules)
+    slipway(*arguments, "--html", net / "x.html", status=2)  # without a profile there is nothing to draw
+    slipway(*arguments, "--profile", "--html", net / "in.safetensors", status=2)
+
+
+def test_quantize(browser, slipway, net):
+    arguments = ("quantize", net / "a.safetensors", "-o", net / "q.safetensors", "--html", net / "q.html", "--json")
+    report = json.loads(slipway(*arguments, "--config", "int8-weight-only").stdout)
+    browser.open(net / "q.html")
+    look(browser)
+    assert len(chart(browser, "Relative error by weight")) == 4
+    sizes = chart(browser, "Bytes by weight")
+    after = report["weights"][0]["bytes_after"]
+    assert sizes[:2] == ["layers.0.weight before: 4096 bytes", f"layers.0.weight after: {after} bytes"]
+    assert len(sizes) == 8
+    assert "relative error" in browser.run("document.querySelector('.of-bars svg').textContent")
+    # What a budget chose among.
+    report = json.loads(slipway(*arguments, "--config", "auto", "--error-budget", "6%").stdout)
+    browser.open(net / "q.html")
+    chosen = {row[0]: row[1] for row in rows(browser, "Candidates") if row[4] == "yes"}
+    assert chosen == {w["name"]: w["config"] or "(as it is)" for w in report["weights"]}
+    assert len(set(chosen.values())) > 1
+    candidates = chart(browser, "Error against size of each candidate")
+    assert len(candidates) == 8  # int8 and int4 in groups of 32 of four weights
+    path = chart(browser, "Error against size, step by step")
+    assert path[0].startswith("as it is: ") and len(path) >= 4
+    browser.run(f"document.querySelector('{section(browser, 'Error against size, step by step')}').scrollIntoView()")
+    look(browser)
+    assert "--error-budget 6 %" in browser.run("document.querySelector('.of-scatter svg').textContent")
+
+
+def test_minify(browser, slipway, net):
+    slipway(
+        "minify",
+        net / "a.pt2",
+        "-o",
+        net / "out",
+        "--check",
+        "! grep -q aten.relu {ir}",
+        "--html",
+        net / "m.html",
+        "-q",
+    )
+    browser.open(net / "m.html")
+    look(browser)
+    assert "nodes\n8 → 1" in browser.text("dl")
+    assert rows(browser, "What is left")[0][1] == "aten.relu.default"
+    steps = rows(browser, "What was done")
+    assert steps and steps[-1][3] == "1" and steps[0][2] == "8"
+    assert len(chart(browser, "Nodes after each step")) == len(steps) + 1
+    graph = section(browser, "Graph of what is left")
+    search(browser, "#graph-search", "relu")
+    browser.click(f"{graph} .row:not(.module)")
+    browser.wait(f"document.querySelector('{graph} .panel').innerText.includes('aten.relu.default')")
+    assert "aten.relu.default" in browser.text(section(browser, "As text"))
+    slipway("minify", net / "a.pt2", "-o", net / "o", "--check", "false", "--html", net / "a.pt2", "-q", status=2)
+    assert not (net / "o").exists()
 
 
 def test_hostile_names(browser, slipway, tmp_path):
