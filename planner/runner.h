@@ -29,7 +29,6 @@ class Runner {
   std::span<const int64_t> profile() const { return context_->profile(); }
   std::span<const kernels::Work> work() const { return context_->work(); }
   std::string ShapesOf(int32_t step) const { return context_->ShapesOf(step); }
-  double BytesOf(int32_t step) const { return context_->BytesOf(step); }
   uint64_t tensor_memory() const { return context_->tensor_memory(); }
   uint64_t memory() const { return context_->memory() + context_->unplanned_memory(); }
   double seconds() const { return seconds_; }  // of the last run: sizes, memory and steps

@@ -34,12 +34,13 @@ class Spread {
     const double delta = v - h_.mean;
     h_.mean += delta / static_cast<double>(finite_);
     squares_ += delta * (v - h_.mean);
-    if (const double size = std::abs(v); size >= reach_) Widen(size);
+    if (const double size = std::abs(v); size >= reach_ && size > 0) Widen(size);
     ++counts_[std::min<size_t>(static_cast<size_t>((v + reach_) * per_unit_), kSteps - 1)];
   }
 
   Histogram Take() {
     if (finite_ == 0) return h_;
+    if (reach_ == 0) Widen(0.5);  // zeros alone
     h_.deviation = std::sqrt(squares_ / static_cast<double>(finite_));
     const auto used = [](int64_t n) { return n > 0; };
     auto first = std::find_if(counts_.begin(), counts_.end(), used) - counts_.begin();

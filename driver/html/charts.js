@@ -1,6 +1,6 @@
 // Charts as SVG: bars in an order, points over two axes with lines between, histograms.
 
-const WIDE = 900, HIGH = 300, LEFT = 76, BOTTOM = 42, TOP = 14, RIGHT = 14;
+const WIDE = 900, HIGH = 300, LEFT = 76, BOTTOM = 42, TOP = 14, RIGHT = 34;
 
 // A scale from numbers to a length. What is not above 0 has no place on a logarithmic one.
 function axis(low, high, from, to, log) {

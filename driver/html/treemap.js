@@ -73,7 +73,8 @@ function treemap(section, host) {
   const parts = (node) => Array.from(node.children.values())
     .map((child) => ({node: child, size: child.values[measure.k]})).filter((item) => item.size > 0)
     .sort((a, b) => b.size - a.size || (a.node.name < b.node.name ? -1 : 1));
-  const amount = (node, m) => `${shown(node.values[m.k], m.unit)}${m.unit === "bytes" ? "" : ` ${m.name}`}`;
+  const named = (m) => m.unit === "bytes" || m.unit === "seconds";  // by the unit
+  const amount = (node, m) => `${shown(node.values[m.k], m.unit)}${named(m) ? "" : ` ${m.name}`}`;
   const text = (node) => {
     const name = node.kind === 0 ? node.path || "all" : node.path === "" ? node.name : `${node.path}: ${node.name}`;
     return `${name} — ${usable.map((m) => amount(node, m)).join(", ")}`;

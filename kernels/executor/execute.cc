@@ -279,13 +279,16 @@ Error Context::RunKernel(const Step& s) {
   scratch_.Reset(block.at, block.bytes);
   const Call call = CallOf(s, &scratch_);
   if (const char* why = s.kernel->run(call)) return Fail(Error::kData, why);
-  if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
+  if (options_.profile) CountWork(s, call);
   return {};
 }
 
-// Counts the products of a call that went well.
+// Counts what a call that went well read and wrote, and its products.
 void Context::CountWork(const Step& s, const Call& call) {
   Work& work = work_[&s - executable_->plan().steps.data()];
+  for (const auto& tensors : {call.in, call.out})
+    for (const Tensor& t : tensors) work.memory += BytesOf(t);
+  if (s.kernel->product == nullptr) return;
   Product p;
   const auto empty = [](const Tensor& t) { return t.numel() == 0; };
   if (std::any_of(call.in.begin(), call.in.end(), empty) || std::any_of(call.out.begin(), call.out.end(), empty) ||
@@ -312,20 +315,6 @@ std::string Context::ShapesOf(int32_t step) const {
     if (t.rank == 0) shapes += '1';
   }
   return shapes;
-}
-
-double Context::BytesOf(int32_t step) const {
-  const Step& s = executable_->plan().steps[step];
-  if (s.kind != Step::kKernel || nanoseconds_.empty() || nanoseconds_[step] == 0) return 0;
-  double bytes = 0;
-  for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
-    const Tensor& t = tensors_[s.first_view + k];
-    double size = static_cast<double>(ByteSize(t.dtype));
-    for (int d = 0; d < t.rank; ++d)
-      if (t.strides[d] != 0) size *= static_cast<double>(t.sizes[d]);
-    bytes += size;
-  }
-  return bytes;
 }
 
 Error Context::Steps() {

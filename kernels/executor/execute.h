@@ -98,11 +98,12 @@ struct RunOptions {
 // each result, as soon as its sizes are known.
 using AllocateOutput = std::function<void*(int32_t slot, const Tensor& shape)>;
 
-// What a profiled step did, where it is products of matrices (kernels/gemm/product.h).
+// What a profiled step did; all but `memory` where it is products of matrices (kernels/gemm/product.h).
 struct Work {
   double operations = 0;  // multiplications and additions
   double bytes = 0;       // of right matrices, once a product
   int64_t most_rows = 0;  // of the left matrix
+  double memory = 0;      // bytes of operands and results, what is repeated along a dim counted once
 };
 
 // Not thread-safe: one per concurrent run.
@@ -126,8 +127,6 @@ class Context {
   // Of a profiled kernel's operands and results, as it last ran: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; "" where none
   // ran.
   std::string ShapesOf(int32_t step) const;
-  // Bytes of the same, what is repeated along a dim counted once: what the step reads and writes. 0 where none ran.
-  double BytesOf(int32_t step) const;
   // Bytes of temporaries now held, with the scratch memory of kernels that lies among them.
   uint64_t memory() const;
   // What temporaries alone would take, of the sizes that are bound.

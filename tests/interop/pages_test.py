@@ -107,7 +107,7 @@ def test_inspect_program(browser, slipway, tmp_path):
     graph = section(browser, "Graph")
     assert browser.run("document.querySelector('#graph-search').value") == "module:encoder"
     assert "132 of 263 found" in browser.text(graph), browser.text(f"{graph} .bar")
-    assert browser.text(f"{graph} .list").startswith("encoder.layer.0.attention.self\n")
+    assert browser.text(f"{graph} .list").startswith("encoder.layer.0.attention.self.query\n")
     # Dims with ranges and causes; operators sorted by a click.
     dims = rows(browser, "Dims")
     assert ["input_ids.1", "s53", "1..512", "16"] == dims[1][:4] and "at most 512" in dims[1][4]
@@ -335,6 +335,17 @@ def test_run(browser, slipway, net):
     click_text(browser, modules, "layers —")
     click_text(browser, modules, "layers.2 —")
     assert "all › layers › 2 — " in browser.text(modules)
+    # A library tells the same steps, and twice as much of two runs.
+    slipway("convert", net / "a.pt2", "-o", net / "a.so")
+    slipway(
+        "run", net / "a.so", "--inputs", net / "in.safetensors", "--outputs", net / "out.safetensors", "--repeat", 2,
+        "--profile", "--html", net / "l.html",
+    )  # fmt: skip
+    browser.open(net / "l.html")
+    products = [row for row in rows(browser, "Steps") if row[6] not in ("", "0")]
+    assert [row[2].split(" ")[0] for row in products] == [f"layers.{i}" for i in range(4)]
+    assert [row[6] for row in products] == [f"{2 * 2 * 5 * 32 * 32 / 1000:.1f} k"] * 4
+    assert len(chart(browser, "Roofline")) == 4
     slipway(*arguments, "--html", net / "x.html", status=2)  # without a profile there is nothing to draw
     slipway(*arguments, "--profile", "--html", net / "in.safetensors", status=2)
 
