@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/status_macros.h"
 #include "weights/cast.h"
@@ -35,7 +36,7 @@ class Spread {
     h_.mean += delta / static_cast<double>(finite_);
     squares_ += delta * (v - h_.mean);
     if (const double size = std::abs(v); size >= reach_ && size > 0) Widen(size);
-    ++counts_[std::min<size_t>(static_cast<size_t>((v + reach_) * per_unit_), kSteps - 1)];
+    ++counts_[static_cast<size_t>(std::floor(v * per_unit_) + kSteps / 2)];
   }
 
   Histogram Take() {
@@ -48,7 +49,8 @@ class Spread {
     int joined = 1;
     while ((last + joined - 1) / joined - first / joined > kShown) joined *= 2;
     h_.width = joined / per_unit_;
-    h_.from = static_cast<double>(first / joined) * h_.width - reach_;
+    h_.from = std::max(static_cast<double>(first / joined * joined - kSteps / 2) / per_unit_,
+                       std::numeric_limits<double>::lowest());
     h_.counts.resize(static_cast<size_t>((last + joined - 1) / joined - first / joined));
     for (auto i = first; i < last; ++i) h_.counts[static_cast<size_t>(i / joined - first / joined)] += counts_[i];
     return std::move(h_);
@@ -58,23 +60,22 @@ class Spread {
   Histogram h_;
   int64_t finite_ = 0;
   double squares_ = 0;
-  double reach_ = 0, per_unit_ = 0;  // r, and steps a unit; 0: nothing but zeros yet
+  int exponent_ = 0;  // r is two to this power
+  double reach_ = 0;  // r as a number, infinity where it is above the greatest; 0: nothing but zeros yet
+  double per_unit_ = 0;
   std::array<int64_t, kSteps> counts_ = {};
 
+  // So that |v| = size is inside. Steps of the least numbers are no finer than that steps have normal numbers.
   void Widen(double size) {
-    // The least normal number keeps the arithmetic exact; a power of two above the greatest double is none.
-    const double least = std::max(size, 0x1p-1000);
-    const double wanted = std::ldexp(1.0, std::min(std::ilogb(least) + 1, 1022));
-    if (reach_ == 0) {
-      counts_[kSteps / 2] = std::exchange(counts_[0], 0);  // zeros
-      reach_ = wanted;
-    }
-    for (; reach_ < wanted; reach_ *= 2) {
+    const int wanted = std::max(std::ilogb(size) + 1, -1000);
+    if (reach_ == 0) exponent_ = wanted;
+    for (; exponent_ < wanted; ++exponent_) {
       std::array<int64_t, kSteps> joined = {};
       for (int i = 0; i < kSteps; ++i) joined[kSteps / 4 + i / 2] += counts_[i];
       counts_ = joined;
     }
-    per_unit_ = kSteps / 2 / reach_;
+    reach_ = std::ldexp(1.0, exponent_);
+    per_unit_ = std::ldexp(kSteps / 2, -exponent_);
   }
 };
 

@@ -15,6 +15,7 @@ slipway_embedded_\symbol\()_end:
         .endm
 
         embed page_style, "driver/html/page.css"
-        embed page_script, "driver/html/page.js", "driver/html/charts.js", "driver/html/treemap.js", "driver/html/graph.js", "driver/html/main.js"
+        embed page_script, "driver/html/page.js", "driver/html/charts.js", "driver/html/treemap.js", \
+          "driver/html/graph.js", "driver/html/main.js"
 
         .section .note.GNU-stack,"",%progbits
