@@ -131,8 +131,9 @@ def test_inspect_graph(browser, slipway, tmp_path):
     search(browser, "#graph-search", "layer_norm_3")
     assert "1 of 263 found" in browser.text(graph), browser.text(graph)
     browser.click(f"{graph} .row:not(.module)")
+    browser.wait(f"document.querySelector('{graph} .panel').innerText.startsWith('layer_norm_3')")
     panel = browser.text(f"{graph} .panel")
-    assert panel.startswith("layer_norm_3") and "make_minilm.py:" in panel and "encoder.layer.1.attention" in panel
+    assert "make_minilm.py:" in panel and "encoder.layer.1.attention" in panel
     # To a producer, to its user, back again.
     click_text(browser, f"{graph} .panel", "add_4")
     browser.wait(f"document.querySelector('{graph} .panel').innerText.startsWith('add_4')")
