@@ -14,7 +14,7 @@ namespace slipway::cli {
 void AddDiff(CLI::App& app, int* code) {
   struct State {
     weights::DiffOptions options;
-    std::string key, diagnostics = "text";
+    std::string key, diagnostics = "text", html;
     bool json = false;
   };
   auto state = std::make_shared<State>();
@@ -36,6 +36,8 @@ void AddDiff(CLI::App& app, int* code) {
   cmd->add_flag("--by-value", o.by_value,
                 "tensors of f64, f32, f16 and bf16 may be of different types: equal where the wider one, rounded to "
                 "the narrower, is");
+  cmd->add_option("--html", state->html, "write a page, too: what differs, where and by how much (docs/pages.md)")
+      ->type_name("FILE");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/diff.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
@@ -43,8 +45,9 @@ void AddDiff(CLI::App& app, int* code) {
     if (!std::isfinite(o.tolerance)) throw CLI::ValidationError("--tolerance", "is not a finite number");
     driver::Outcome outcome;
     const auto report = driver::DiffFiles(o, state->key);
-    if (!report.ok()) {
-      outcome = driver::Fail(report.status());
+    const absl::Status page = report.ok() ? driver::WriteDiffPage(*report, o, state->html) : absl::OkStatus();
+    if (!report.ok() || !page.ok()) {
+      outcome = driver::Fail(page.ok() ? report.status() : page);
     } else {
       const std::string text = state->json ? driver::ToJson(*report, o) : driver::ToTable(*report, o);
       outcome.code = report->equal() ? driver::kDone : driver::kNo;

@@ -56,6 +56,8 @@ void AddMinify(CLI::App& app, int* code) {
          "--python", o.python,
          "for accuracy:onnx and ONNX models: the Python with onnxruntime and numpy; python3 of PATH if not said")
       ->type_name("FILE");
+  cmd->add_option("--html", o.html, "write a page, too: the steps of the reduction and what is left (docs/pages.md)")
+      ->type_name("FILE");
   cmd->add_option("--timeout", o.timeout, "seconds that a check may take; 0: any")
       ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber)

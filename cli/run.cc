@@ -48,14 +48,20 @@ void AddRun(CLI::App& app, int* code) {
   cmd->add_option("--python", state->options.python,
                   "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
       ->type_name("FILE");
-  cmd->add_flag("--profile", state->options.profile, "time by operator");
+  CLI::Option* profile = cmd->add_flag("--profile", state->options.profile, "time by operator");
+  cmd->add_option("--html", state->options.html,
+                  "with --profile: write a page, too: time by module and by step, and what bounds the steps "
+                  "(docs/pages.md)")
+      ->type_name("FILE")
+      ->needs(profile);
   cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     driver::Outcome outcome;
     auto report = driver::Run(state->options);
-    if (!report.ok()) {
-      outcome = driver::Fail(report.status(), state->options.model);
+    const absl::Status page = report.ok() ? driver::WriteRunPage(*report, state->options) : absl::OkStatus();
+    if (!report.ok() || !page.ok()) {
+      outcome = page.ok() ? driver::Fail(report.status(), state->options.model) : driver::Fail(page);
     } else if (state->json || state->options.profile || state->options.repeat > 1 || !state->options.decode.empty()) {
       const std::string text = state->json ? driver::ToJson(*report) : driver::ToTable(*report);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)

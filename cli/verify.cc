@@ -14,7 +14,7 @@ namespace slipway::cli {
 void AddVerify(CLI::App& app, int* code) {
   struct State {
     driver::VerifyOptions options;
-    std::string diagnostics = "text";
+    std::string diagnostics = "text", html;
     bool json = false, no_reference = false;
   };
   auto state = std::make_shared<State>();
@@ -53,6 +53,10 @@ void AddVerify(CLI::App& app, int* code) {
   cmd->add_flag("--no-reference", state->no_reference,
                 "do not run the program in f64 to say which side is further from it");
   cmd->add_flag("--layers", o.layers, "find the first node whose value differs, and where it comes from");
+  cmd->add_option("--html", state->html,
+                  "write a page, too: outputs, and of a program how far the values of each node differ "
+                  "(docs/pages.md)")
+      ->type_name("FILE");
   cmd->add_option("--python", o.python,
                   "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
       ->type_name("FILE");
@@ -78,10 +82,12 @@ void AddVerify(CLI::App& app, int* code) {
     for (const auto& [name, value] : {std::pair("--rtol", o.rtol), std::pair("--atol", o.atol)})
       if (value && !std::isfinite(*value)) throw CLI::ValidationError(name, "is not a finite number");
     o.reference = !state->no_reference;
+    o.all_layers = !state->html.empty();
     driver::Outcome outcome;
     auto report = driver::Verify(o);
-    if (!report.ok()) {
-      outcome = driver::Fail(report.status());
+    const absl::Status page = report.ok() ? driver::WriteVerifyPage(*report, o, state->html) : absl::OkStatus();
+    if (!report.ok() || !page.ok()) {
+      outcome = driver::Fail(page.ok() ? report.status() : page);
     } else {
       const std::string text = state->json ? driver::ToJson(*report, o) : driver::ToTable(*report, o);
       if (!report->agree)

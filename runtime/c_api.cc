@@ -351,13 +351,28 @@ void slipway_model_profile_rows(slipway_model* m, void (*row)(void*, const char*
   });
 }
 
+namespace {
+
+void TellWork(const std::vector<Model::Row>& rows, void (*row)(void*, const slipway_model_work*), void* user) {
+  for (const Model::Row& r : rows) {
+    const slipway_model_work work{sizeof work,  r.op.c_str(),     r.steps,          r.seconds,       r.work.operations,
+                                  r.work.bytes, r.work.most_rows, r.shapes.c_str(), r.place.c_str(), r.work.memory};
+    row(user, &work);
+  }
+}
+
+}  // namespace
+
 void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipway_model_work*), void* user) {
   Guard([&] {
-    for (const Model::Row& r : m->model->ProfileRows(true)) {
-      const slipway_model_work work{sizeof work,       r.op.c_str(), r.steps,          r.seconds,
-                                    r.work.operations, r.work.bytes, r.work.most_rows, r.shapes.c_str()};
-      row(user, &work);
-    }
+    TellWork(m->model->ProfileRows(true), row, user);
+    return 0;
+  });
+}
+
+void slipway_model_profile_steps(slipway_model* m, void (*row)(void*, const slipway_model_work*), void* user) {
+  Guard([&] {
+    TellWork(m->model->StepRows(), row, user);
     return 0;
   });
 }

@@ -158,7 +158,7 @@ void Model::Return(Runner runner) {
       nanoseconds_[i] += times[i];
       counts_[i] += times[i] > 0;
       const kernels::Work& work = runner.context->work()[i];
-      work_[i].operations += work.operations, work_[i].bytes += work.bytes;
+      work_[i].operations += work.operations, work_[i].bytes += work.bytes, work_[i].memory += work.memory;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
       // Now, though few ask for it: the next run takes this context and its sizes, or the context goes.
       if (times[i] > 0) shapes_[i] = runner.context->ShapesOf(static_cast<int32_t>(i));
@@ -304,10 +304,23 @@ std::vector<Model::Row> Model::ProfileRows(bool by_shapes) {
     row.seconds += static_cast<double>(nanoseconds_[i]) * 1e-9;
     row.work.operations += work_[i].operations, row.work.bytes += work_[i].bytes;
     row.work.most_rows = std::max(row.work.most_rows, work_[i].most_rows);
+    row.work.memory += work_[i].memory;
   }
   std::vector<Row> out;
   for (auto& [key, row] : rows) out.push_back(std::move(row));
   std::stable_sort(out.begin(), out.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+std::vector<Model::Row> Model::StepRows() {
+  std::lock_guard lock(mutex_);
+  std::vector<Row> out;
+  for (size_t i = 0; i < nanoseconds_.size(); ++i) {
+    if (counts_[i] == 0) continue;
+    const kernels::Origin& origin = about_.origins[plan().steps[i].origin];
+    out.push_back(
+        {origin.op, shapes_[i], counts_[i], static_cast<double>(nanoseconds_[i]) * 1e-9, work_[i], origin.place});
+  }
   return out;
 }
 

@@ -76,9 +76,12 @@ class Model {
     int64_t steps = 0;
     double seconds = 0;
     kernels::Work work;
+    std::string place;  // of StepRows()
   };
   // Slowest first: by operator, or by operator and the shapes of its operands.
   std::vector<Row> ProfileRows(bool by_shapes);
+  // A row for each step that ran, in the plan's order.
+  std::vector<Row> StepRows();
   // Bytes that the latest run that is over had at once: of temporaries, and what kernels took to work. 0 before one.
   void Memory(uint64_t* temporaries, uint64_t* working);
 

@@ -10,7 +10,7 @@ import sys
 from tracked import tracked_lines
 
 LINES = 600
-CODE = ("*.cc", "*.h", "*.py", ":!tests/interop")
+CODE = ("*.cc", "*.h", "*.js", "*.py", ":!tests/interop")
 REASON = "Long because"
 
 

@@ -6,7 +6,7 @@ import sys
 from tracked import tracked_lines
 
 COLUMNS = 120
-CODE = ("*.cc", "*.h", "*.c", "*.S", "*.py", "*.sh", "*.bash", "*.cmake", "CMakeLists.txt", ".ci/run")
+CODE = ("*.cc", "*.h", "*.c", "*.S", "*.css", "*.js", "*.py", "*.sh", "*.bash", "*.cmake", "CMakeLists.txt", ".ci/run")
 
 
 def main():

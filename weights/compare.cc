@@ -24,19 +24,6 @@ constexpr std::pair<DType, SmallFloat> kSmallFloats[] = {
     {DType::kFloat6E3M2, kE3M2},
 };
 
-// The values of all codes of a small floating-point type; empty for others.
-std::vector<double> SmallValues(DType dtype) {
-  std::vector<double> values;
-  if (dtype == DType::kFloat8E8M0FNU) {  // powers of two
-    for (int i = 0; i < 255; ++i) values.push_back(std::ldexp(1.0, i - 127));
-    values.push_back(std::numeric_limits<double>::quiet_NaN());
-  }
-  for (const auto& [t, f] : kSmallFloats)
-    if (t == dtype)
-      for (unsigned bits = 0; bits < (1u << ir::BitSize(dtype)); ++bits) values.push_back(Decode(f, bits));
-  return values;
-}
-
 template <typename T>
 T Load(const uint8_t* at) {
   T value;
@@ -73,8 +60,20 @@ void Widen(const std::string& bytes, std::vector<double>* out, Make make) {
 
 }  // namespace
 
+std::vector<double> ValuesOfCodes(DType dtype) {
+  std::vector<double> values;
+  if (dtype == DType::kFloat8E8M0FNU) {  // powers of two
+    for (int i = 0; i < 255; ++i) values.push_back(std::ldexp(1.0, i - 127));
+    values.push_back(std::numeric_limits<double>::quiet_NaN());
+  }
+  for (const auto& [t, f] : kSmallFloats)
+    if (t == dtype)
+      for (unsigned bits = 0; bits < (1u << ir::BitSize(dtype)); ++bits) values.push_back(Decode(f, bits));
+  return values;
+}
+
 Comparison::Comparison(DType dtype, Tolerance tolerance)
-    : dtype_(dtype), tolerance_(tolerance), small_(SmallValues(dtype)) {
+    : dtype_(dtype), tolerance_(tolerance), small_(ValuesOfCodes(dtype)) {
   d_.has_ulp =
       dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
@@ -213,7 +212,7 @@ absl::StatusOr<std::vector<double>> ToDoubles(const ir::TensorRef& t) {
     case DType::kUInt32: Widen<uint32_t>(*bytes, &out, plain); break;
     case DType::kUInt64: Widen<uint64_t>(*bytes, &out, plain); break;
     default: {
-      const std::vector<double> values = SmallValues(t.dtype);
+      const std::vector<double> values = ValuesOfCodes(t.dtype);
       if (values.size() != 256) return absl::UnimplementedError(text::StrCat(ir::Name(t.dtype), " as f64"));
       Widen<uint8_t>(*bytes, &out, [&](uint8_t code) { return values[code]; });
     }

@@ -63,6 +63,9 @@ absl::StatusOr<Difference> Compare(const ir::TensorRef& a, const ir::TensorRef& 
 // The elements as f64. Unimplemented for complex types and those of less than a byte.
 absl::StatusOr<std::vector<double>> ToDoubles(const ir::TensorRef& t);
 
+// The values of all codes of a floating-point type of at most 8 bits; empty for others.
+std::vector<double> ValuesOfCodes(ir::DType dtype);
+
 // The root of the mean square of the finite ones; 0 for none.
 double RootMeanSquare(absl::Span<const double> values);
 

@@ -349,7 +349,8 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::no_extra_files>(
         "no-extra-files", kSafetensors, "",
         "with `--quantize`, from folder to folder: without the tokenizer and the other small files of the source"),
-    Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),
+    Flag<&O::html>("html", kAll, "FILE",
+                   "with `--quantize`: a page, too: sizes, errors by layer, what a budget chose among; docs/pages.md"),
     Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; as many as `run` takes if not said"),
     Flag<&O::rank>("rank", kSafetensors, "N",
                    "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. "

@@ -32,6 +32,8 @@ absl::StatusOr<FilesDiff> DiffFiles(const weights::DiffOptions& options, const s
 // The tables, and one object of schemas/diff.schema.json.
 std::string ToTable(const FilesDiff& diff, const weights::DiffOptions& options);
 std::string ToJson(const FilesDiff& diff, const weights::DiffOptions& options);
+// Writes the page that --html asks for; a usage error where that would take the place of one of both.
+absl::Status WriteDiffPage(const FilesDiff& diff, const weights::DiffOptions& options, const std::string& html);
 
 }  // namespace slipway::driver
 

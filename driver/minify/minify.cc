@@ -30,6 +30,7 @@
 #include "driver/minify/data.h"
 #include "driver/minify/files.h"
 #include "driver/minify/log.h"
+#include "driver/minify/minify_html.h"
 #include "io/atomic_writer.h"
 #include "io/digest.h"
 #include "io/io_error.h"
@@ -153,7 +154,6 @@ class Prober : public minifier::Oracle {
   const ir::Program* best_other() const { return best_.other.get(); }
   const minifier::StandIns& names() const { return *names_; }
   const MinifyData& data() const { return data_; }
-  const std::vector<std::string>& steps() const { return steps_; }
 
   // The result once more: whoever fails by chance does not fail twice.
   absl::Status Confirm() {
@@ -202,7 +202,6 @@ class Prober : public minifier::Oracle {
   Verdict target_;
   bool flaky_ = false, messages_ = true, infers_ = true;
   std::set<std::string> counted_;
-  std::vector<std::string> steps_;
   const Clock::time_point start_ = Clock::now();
 
   bool onnx() const { return onnx_model::IsOnnx(*best_.program); }
@@ -373,8 +372,7 @@ class Prober : public minifier::Oracle {
     const int before = report_.reached.nodes;
     best_ = std::move(c);
     Note();
-    const std::string step = text::StrCat(what, ": ", before, " → ", report_.reached.nodes, " nodes");
-    steps_.push_back(step);
+    report_.steps.push_back({std::string(what), before, report_.reached.nodes, report_.reached.probes});
     if (options_.progress) options_.progress(report_.reached);
     return WriteBest(false, nullptr);
   }
@@ -446,8 +444,9 @@ std::string ReportText(const MinifyOptions& o, const ir::Program& original, cons
                     place.empty() ? "" : text::StrCat(", in ", Code(place)), "\n");
   }
   text::StrAppend(&out, "\n## What was done\n\n");
-  for (const std::string& step : prober.steps()) text::StrAppend(&out, "1. ", step, "\n");
-  if (prober.steps().empty()) out += "Nothing could be taken away.\n";
+  for (const MinifyReport::Step& s : report.steps)
+    text::StrAppend(&out, "1. ", s.what, ": ", s.nodes_before, " → ", s.nodes, " nodes\n");
+  if (report.steps.empty()) out += "Nothing could be taken away.\n";
   if (report.stopped) out += "\nA limit of time or probes was reached: more may go.\n";
   for (const std::string& note : report.notes) text::StrAppend(&out, "\nNote: ", text::Printable(note), ".\n");
   text::StrAppend(&out, "\nThe numbers are ", prober.data().origin(), ".\n\n## Files\n\n");
@@ -548,6 +547,7 @@ absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check,
 }
 
 absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
+  RETURN_IF_ERROR(CheckMinifyPage(o));
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, ReadOne(o.input));
   const bool onnx = onnx_model::IsOnnx(*program);
   ASSIGN_OR_RETURN(const Check check,
@@ -585,7 +585,8 @@ absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
   absl::Status searched = minifier::Search(prober, prober.names(), {prober.data().symbols()});
   if (!searched.ok() && !absl::IsCancelled(searched)) return searched;
   if (searched.ok()) RETURN_IF_ERROR(prober.Confirm());
-  return WriteResult(o, check, *original, prober, report);
+  RETURN_IF_ERROR(WriteResult(o, check, *original, prober, report));
+  return WriteMinifyPage(o, report, *original, prober.best());
 }
 
 }  // namespace

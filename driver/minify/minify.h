@@ -22,6 +22,7 @@ struct MinifyOptions {
   std::string input, folder, check;
   std::optional<int> fail_code;
   std::string fail_regex;
+  std::string html;                                     // where a page is written, too; "": nowhere
   std::string inputs;                                   // .safetensors for the original; "": its samples, or made up
   std::string python;                                   // with onnxruntime, for accuracy:onnx
   double timeout = 120;                                 // seconds of a check; 0: none
@@ -38,6 +39,12 @@ struct MinifyReport {
   int asked = 0;         // checks that this run made
   std::string failure;   // the class
   bool stopped = false;  // by --max-time or --max-probes
+  // What was taken away, one after the other.
+  struct Step {
+    std::string what;
+    int nodes_before = 0, nodes = 0, probes = 0;  // probes: asked until then
+  };
+  std::vector<Step> steps;
   std::vector<std::string> notes;
 };
 

@@ -77,7 +77,7 @@ std::string Percent(double share) {
 }  // namespace
 
 absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl::Span<const BudgetWeight> given,
-                                                   uint64_t other_bytes, bool program) {
+                                                   uint64_t other_bytes, bool program, QuantizeChoice* choice) {
   if (o.error_budget.empty() && o.size_budget == 0)
     return UsageError("--config auto needs a budget", "--error-budget 1% or --size-budget 4GB");
   double most_error = 0;
@@ -91,6 +91,9 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
   uint64_t bytes = other_bytes;
   for (const Weight& w : weights) reference += w.reference, bytes += w.forms[0].bytes;
   const double allowed = most_error * most_error * reference;
+  const auto error_of = [&] { return reference > 0 ? std::sqrt(std::max(squares, 0.0) / reference) : 0; };
+  choice->error_budget = most_error, choice->size_budget = o.size_budget;
+  choice->steps.push_back({"", "", bytes, 0});
 
   for (;;) {
     if (o.size_budget > 0 && bytes <= o.size_budget) break;
@@ -111,8 +114,10 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
     squares += best->forms[to].squares - best->forms[best->chosen].squares;
     bytes -= best->forms[best->chosen].bytes - best->forms[to].bytes;
     best->chosen = to;
+    choice->steps.push_back({given[static_cast<size_t>(best - weights.data())].name,
+                             quantizer::ShortName(*best->forms[to].config), bytes, error_of()});
   }
-  const double error = reference > 0 ? std::sqrt(std::max(squares, 0.0) / reference) : 0;
+  const double error = error_of();
   if (o.size_budget > 0 && bytes > o.size_budget)
     return AnswerIsNo(text::StrCat("--size-budget: the smallest that int8 and int4 make of it is ", bytes,
                                    " bytes, with an error of ", Percent(error)),
@@ -120,6 +125,11 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
   if (o.size_budget > 0 && most_error > 0 && error > most_error)
     return AnswerIsNo(text::StrCat("--error-budget: within the size the error is at least about ", Percent(error)),
                       id::kNotQuantized);
+  for (size_t i = 0; i < weights.size(); ++i)
+    for (const Form& f : weights[i].forms)
+      choice->forms.push_back({given[i].name, f.config ? quantizer::ShortName(*f.config) : "", f.bytes,
+                               weights[i].reference > 0 ? std::sqrt(f.squares / weights[i].reference) : 0,
+                               &f == &weights[i].forms[weights[i].chosen]});
   quantizer::ConfigMap map;
   for (size_t i = 0; i < weights.size(); ++i)
     map.entries.push_back(

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "driver/convert/options.h"
+#include "driver/quantize/report.h"
 #include "ir/sharded.h"
 #include "quantizer/config.h"
 
@@ -29,10 +30,12 @@ struct BudgetWeight {
 // is that of all weights together,
 // ||W - Q|| / ||W||, measured by quantizing each in each way. `other_bytes` are those of everything else.
 //
+// `choice` is filled in with what there was to choose from.
+//
 // A usage error without a budget, or for one that is no number; exit code 1, with the nearest that can be had, where
 // there is no such choice.
 absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl::Span<const BudgetWeight> weights,
-                                                   uint64_t other_bytes, bool program);
+                                                   uint64_t other_bytes, bool program, QuantizeChoice* choice);
 
 }  // namespace slipway::driver
 

@@ -2,6 +2,7 @@
 // every name in a configuration, an --include and an --exclude must have met a weight, and every weight has a row that
 // says why.
 #include "driver/quantize/quantize.h"
+#include "driver/html/page.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -233,10 +234,12 @@ absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool pr
     weights.push_back(weight(w.index));
     others -= static_cast<uint64_t>(weights.back().tensor.nbytes());
   }
-  ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, program));
+  QuantizeChoice choice;
+  ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, program, &choice));
   ASSIGN_OR_RETURN(chooser, Chooser::Make(o, std::move(configs)));
   consider(*chooser);
   ASSIGN_OR_RETURN(*chosen, chooser->Finish());
+  chooser->report().choice = std::move(choice);
   return chooser;
 }
 
@@ -250,10 +253,8 @@ absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report
 }
 
 absl::Status FinalizeReport(const ConvertOptions& o, const QuantizeReport& report) {
-  for (const auto& [path, text] :
-       {std::pair(o.html, ToHtml(report)), std::pair(o.save_config, report.config_json + "\n")})
-    if (!path.empty()) RETURN_IF_ERROR(io::WriteFile(path, text));
-  return absl::OkStatus();
+  if (!o.html.empty()) RETURN_IF_ERROR(WritePage(o.html, ToHtml(report)));
+  return o.save_config.empty() ? absl::OkStatus() : io::WriteFile(o.save_config, report.config_json + "\n");
 }
 
 }  // namespace slipway::driver

@@ -1,4 +1,5 @@
-// Three views of one report. The table joins layers of a stack: "model.layers.*.mlp.up_proj.weight (32)".
+// Views of one report: a table and JSON (the page: report_html.cc). The table joins layers of a stack:
+// "model.layers.*.mlp.up_proj.weight (32)".
 #include "driver/quantize/report.h"
 
 #include <algorithm>
@@ -54,20 +55,6 @@ std::vector<Line> Lines(const QuantizeReport& r) {
 std::string Padded(std::string s, size_t width) {
   s.resize(std::max(width, s.size()), ' ');
   return s;
-}
-
-std::string Escaped(std::string_view s) {
-  std::string out;
-  for (char c : text::Printable(s)) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
 }
 
 }  // namespace
@@ -157,60 +144,6 @@ std::string ToJson(const QuantizeReport& r) {
   out.Key("bytes_after").Int(static_cast<int64_t>(r.bytes_after())).Key("relative_error").Double(r.relative_error());
   out.Key("config").Raw(r.config_json.empty() ? "null" : r.config_json).EndObject();
   return out.Take() + "\n";
-}
-
-std::string ToHtml(const QuantizeReport& r) {
-  std::vector<const QuantizedRow*> bars;
-  double most = 0;
-  for (const QuantizedRow& row : r.rows) {
-    if (!row.measured) continue;
-    bars.push_back(&row);
-    most = std::max(most, row.relative_error);
-  }
-  // A bar a weight, its height the relative error.
-  constexpr int kHeight = 220, kLeft = 60;
-  const int width = std::clamp(900 / std::max<int>(1, static_cast<int>(bars.size())), 2, 24);
-  std::string svg = text::StrCat("<svg width=\"", kLeft + width * static_cast<int>(bars.size()) + 10, "\" height=\"",
-                                 kHeight + 30, "\" role=\"img\" aria-label=\"relative error by weight\">\n");
-  for (int i = 0; i <= 4; ++i) {
-    const double y = 10 + kHeight * (1 - i / 4.0);
-    svg += text::StrCat("<line class=\"grid\" x1=\"", kLeft, "\" x2=\"100%\" y1=\"", y, "\" y2=\"", y, "\"/><text x=\"",
-                        kLeft - 6, "\" y=\"", y + 4, "\">", Format("%.1e", most * i / 4), "</text>\n");
-  }
-  for (size_t i = 0; i < bars.size(); ++i) {
-    const double h = most > 0 ? kHeight * bars[i]->relative_error / most : 0;
-    svg += text::StrCat("<rect x=\"", kLeft + width * static_cast<int>(i), "\" y=\"", Format("%.1f", 10 + kHeight - h),
-                        "\" width=\"", width - 1, "\" height=\"", Format("%.1f", h), "\"><title>",
-                        Escaped(bars[i]->name), ": ", Format("%.3e", bars[i]->relative_error), "</title></rect>\n");
-  }
-  svg += "</svg>\n";
-  std::string rows;
-  for (const QuantizedRow& row : r.rows) {
-    std::string shape;
-    for (int64_t n : row.sizes) shape += text::StrCat(shape.empty() ? "" : "×", n);
-    const bool left = row.config.empty();
-    rows += text::StrCat("<tr", left ? " class=\"left\"" : "", "><td>", Escaped(row.name), "</td><td>", row.dtype, " ",
-                         shape, "</td><td>", left ? text::StrCat("stays: ", Escaped(row.why)) : Escaped(row.config),
-                         "</td><td>", text::ByteCount(row.bytes_before), "</td><td>",
-                         left ? "" : text::ByteCount(row.bytes_after), "</td><td>",
-                         row.measured ? Format("%.3e", row.relative_error) : "", "</td><td>",
-                         row.measured ? Format("%.3e", row.max_error) : "", "</td></tr>\n");
-  }
-  return text::StrCat(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>slipway quantize</title><style>\n"
-      "body{font:14px/1.5 system-ui,sans-serif;margin:2em;color:#1c2430;background:#fff}\n"
-      "table{border-collapse:collapse}td,th{padding:.2em .9em;border-bottom:1px solid #dde2e8;text-align:left}\n"
-      "td:nth-child(n+4){text-align:right;font-variant-numeric:tabular-nums}.left{color:#6b7480}\n"
-      "rect{fill:#2f6fb5}rect:hover{fill:#e07b2a}.grid{stroke:#dde2e8}svg "
-      "text{font-size:11px;text-anchor:end;fill:#6b7480}\n"
-      "</style></head><body>\n<h1>",
-      r.quantized(), " of ", r.rows.size(), " weights quantized</h1>\n<p>", text::ByteCount(r.bytes_before()),
-      " &rarr; ", text::ByteCount(r.bytes_after()), ", relative error ", Format("%.2e", r.relative_error()),
-      "</p>\n<h2>Relative error by weight</h2>\n", svg,
-      "<h2>Weights</h2>\n<table><tr><th>weight</th><th>shape</th><th>becomes</th><th>bytes</th><th>to</th><th>rel. "
-      "error</th><th>max "
-      "error</th></tr>\n",
-      rows, "</table>\n</body></html>\n");
 }
 
 }  // namespace slipway::driver

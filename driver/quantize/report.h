@@ -22,11 +22,33 @@ struct QuantizedRow {
   bool measured = false;  // whether the three are known: another process may have the weight
 };
 
+// What a budget chose among (budget.h).
+struct QuantizeChoice {
+  // A form that a weight could have.
+  struct Form {
+    std::string weight, config;  // config "": as it is
+    uint64_t bytes = 0;
+    double relative_error = 0;
+    bool chosen = false;
+  };
+  // The whole after each step of the choice.
+  struct Step {
+    std::string weight, config;
+    uint64_t bytes = 0;
+    double relative_error = 0;
+  };
+  std::vector<Form> forms;
+  std::vector<Step> steps;
+  double error_budget = 0;   // 0: none
+  uint64_t size_budget = 0;  // 0: none
+};
+
 struct QuantizeReport {
   std::vector<QuantizedRow> rows;  // weights of two and more dimensions, by name
   uint64_t other_bytes = 0;        // tensors that have no row
   int other_tensors = 0;
   std::string config_json;  // reproduces the run
+  QuantizeChoice choice;    // of --config auto
 
   int quantized() const;
   uint64_t bytes_before() const;
@@ -40,7 +62,7 @@ struct QuantizeReport {
 // For people: rows that differ only in numbers within their names are one line.
 std::string ToTable(const QuantizeReport& r);
 std::string ToJson(const QuantizeReport& r);
-// A page by itself: the table, and the errors by layer as a picture.
+// The page of --html (docs/pages.md): sizes before and after, errors by layer, what a budget chose among.
 std::string ToHtml(const QuantizeReport& r);
 
 }  // namespace slipway::driver

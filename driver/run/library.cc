@@ -54,6 +54,7 @@ struct NativeLibrary::Functions {
   decltype(&slipway_model_profile) profile;
   decltype(&slipway_model_profile_rows) profile_rows;
   decltype(&slipway_model_profile_work) profile_work;  // these may be null
+  decltype(&slipway_model_profile_steps) profile_steps;
   decltype(&slipway_model_memory) memory;
   decltype(&slipway_model_state_count) state_count;
   decltype(&slipway_model_state) state;
@@ -85,6 +86,7 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
   find(&out->f_->profile_rows, "slipway_model_profile_rows");
   const bool complete = all;
   find(&out->f_->profile_work, "slipway_model_profile_work");
+  find(&out->f_->profile_steps, "slipway_model_profile_steps");
   find(&out->f_->memory, "slipway_model_memory");
   find(&out->f_->state_count, "slipway_model_state_count");
   find(&out->f_->state, "slipway_model_state");
@@ -210,9 +212,17 @@ void NativeLibrary::ProfileRows(const std::function<void(const slipway_model_wor
   f_->profile_rows(
       model_,
       [](void* f, const char* op, int64_t steps, double seconds) {
-        (*static_cast<const Row*>(f))({sizeof(slipway_model_work), op, steps, seconds, 0, 0, 0, ""});
+        (*static_cast<const Row*>(f))({sizeof(slipway_model_work), op, steps, seconds, 0, 0, 0, "", "", 0});
       },
       user);
+}
+
+void NativeLibrary::StepRows(const std::function<void(const slipway_model_work&)>& row) const {
+  using Row = std::function<void(const slipway_model_work&)>;
+  if (f_->profile_steps == nullptr) return;
+  f_->profile_steps(
+      model_, [](void* f, const slipway_model_work* work) { (*static_cast<const Row*>(f))(*work); },
+      const_cast<void*>(static_cast<const void*>(&row)));
 }
 
 bool NativeLibrary::Memory(uint64_t* temporaries, uint64_t* working) const {

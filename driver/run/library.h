@@ -45,6 +45,8 @@ class NativeLibrary {
   void Profile(bool on);
   // Of libraries that are older the work is 0.
   void ProfileRows(const std::function<void(const slipway_model_work& row)>& row) const;
+  // A row a step; none of libraries that are older.
+  void StepRows(const std::function<void(const slipway_model_work& row)>& row) const;
   // False where the library is older and does not say; as slipway_model_memory().
   bool Memory(uint64_t* temporaries, uint64_t* working) const;
 

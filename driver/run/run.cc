@@ -117,6 +117,9 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
     rows.Add({row.op, shapes ? row.shapes : "", row.steps, row.seconds, row.operations, row.bytes, row.most_rows});
     report.steps += static_cast<int>(row.steps / std::max(options.repeat, 1));
   });
+  (*library)->StepRows([&](const slipway_model_work& row) {
+    report.all_steps.push_back({row.op, row.shapes, row.place, row.seconds, row.operations, row.memory});
+  });
   RunReport::Memory memory;
   if ((*library)->Memory(&memory.temporaries, &memory.working)) report.memory = memory;
   rows.MoveTo(report);
@@ -214,6 +217,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   std::vector<NamedPath> paths = {
       {"the model", options.model}, {"--inputs", options.inputs}, {"--outputs", options.outputs, NamedPath::kOutput}};
   if (!options.decode.empty()) paths.push_back({"--decode", options.decode});
+  paths.push_back({"--html", options.html, NamedPath::kReport});
   for (const std::string& plugin : options.plugins) paths.push_back({"--plugin", plugin});
   RETURN_IF_ERROR(CheckDistinct(paths));
   RunReport report;
@@ -269,6 +273,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   ProfileRows rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
     const kernels::Work& work = runner.work()[i];
+    const int32_t origin = runner.plan().steps[i].origin;
+    report.all_steps.push_back({runner.planned().origins[origin], runner.ShapesOf(static_cast<int32_t>(i)),
+                                runner.planned().places[origin], static_cast<double>(runner.profile()[i]) * 1e-9,
+                                work.operations, work.memory});
     rows.Add({runner.planned().origins[runner.plan().steps[i].origin], runner.ShapesOf(static_cast<int32_t>(i)), 1,
               static_cast<double>(runner.profile()[i]) * 1e-9, work.operations, work.bytes, work.most_rows});
   }

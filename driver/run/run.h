@@ -23,6 +23,7 @@ struct RunOptions {
   std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
   int repeat = 1;                    // runs; the outputs are those of the last
   bool profile = false;
+  std::string html;    // where the profile is drawn, too; "": nowhere
   int threads = 0;     // at once; 0: kernels::DefaultThreads()
   std::string python;  // for ONNX models, as OnnxRuntimeOptions has it
   uint64_t memory_limit = uint64_t{1} << 36;
@@ -58,6 +59,14 @@ struct RunReport {
   // Slowest first; empty without `profile`. By operator, and by operator and shapes (where an older library says none,
   // the same).
   std::vector<Row> profile, by_shapes;
+  // A step of the plan, or what a library tells of steps alike. With `profile`, in the plan's order.
+  struct Step {
+    std::string op, shapes;
+    std::string place;  // "layers.3.mlp (model.py:7)"; "" where it is not known
+    double seconds = 0, operations = 0;
+    double bytes = 0;  // of operands and results; 0 where they are not known
+  };
+  std::vector<Step> all_steps;
 };
 
 // The tensors of a .safetensors file, which are named input.0, input.1, … or as the inputs of the file `model`; in the
@@ -76,6 +85,8 @@ std::string ToTable(const RunReport& report);
 // Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and
 // "gbps" too. "by_shapes" has the rows of "profile" split by "shapes".
 std::string ToJson(const RunReport& report);
+// Writes the page that options.html asks for.
+absl::Status WriteRunPage(const RunReport& report, const RunOptions& options);
 
 }  // namespace slipway::driver
 

@@ -89,7 +89,7 @@ absl::StatusOr<Tensors> Observe(const ir::Program& p, const std::vector<std::str
 // The values of pairs in both. One without a storage is not there.
 using Values = std::function<absl::StatusOr<std::pair<Tensors, Tensors>>(absl::Span<const Pair>)>;
 
-// Goes through the pairs in order; stops at the first that differs.
+// Goes through the pairs in order; stops at the first that differs, unless all are wanted.
 absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, bool exact, const VerifyOptions& o,
                        VerifyLayers& layers) {
   for (size_t first = 0, last; first < pairs.size(); first = last) {
@@ -108,13 +108,20 @@ absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, boo
           ASSIGN_OR_RETURN(tolerance, ToleranceFor(a, o));
         }
         ASSIGN_OR_RETURN(difference, weights::Compare(a, b, tolerance));
-        if (difference->unequal == 0) continue;
+        if (difference->unequal == 0 && !o.all_layers) continue;
       }
-      layers.first = Describe(*pairs[i].a);
-      layers.first->a_type = TypeOf(a);
-      layers.first->b_type = TypeOf(b);
-      layers.first->difference = difference;
-      return absl::OkStatus();
+      Node n = Describe(*pairs[i].a);
+      n.a_type = TypeOf(a);
+      n.b_type = TypeOf(b);
+      n.difference = difference;
+      n.differs = !difference || difference->unequal > 0;
+      if (n.differs && !layers.first) layers.first = n;
+      if (!o.all_layers) return absl::OkStatus();
+      if (ir::IsFloating(a.dtype) && ir::BitSize(a.dtype) >= 8) {
+        ASSIGN_OR_RETURN(const std::vector<double> numbers, weights::ToDoubles(a));
+        n.rms = weights::RootMeanSquare(numbers);
+      }
+      layers.all.push_back(std::move(n));
     }
   }
   return absl::OkStatus();
@@ -231,7 +238,7 @@ absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair
 }
 
 absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensors& inputs, const std::string& suffix,
-                                              const VerifyOptions& o) {
+                                              bool agree, const VerifyOptions& o) {
   VerifyLayers layers;
   layers.how =
       text::StrCat("those of A by slipway's kernels, beside what A's beginnings give when converted to ", suffix);
@@ -247,14 +254,16 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
     return std::pair(std::move(of_a), std::move(of_b));
   };
   RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
-  if (layers.first) return layers;
+  if (layers.first || agree) return layers;
   // Values that are outputs stand in the way of fusion. One at a time they do less: beginnings of different lengths are
   // tried by bisection, each with its last value as the only output.
   size_t good = 0, bad = pairs.size();  // the beginnings up to `good` agree, that up to `bad` does not
   const auto differs = [&](size_t n) -> absl::StatusOr<bool> {
     const Pair last = pairs[n - 1];
     VerifyLayers one;
-    RETURN_IF_ERROR(FindFirst({last}, values, /*exact=*/false, o, one));
+    VerifyOptions only_first = o;
+    only_first.all_layers = false;
+    RETURN_IF_ERROR(FindFirst({last}, values, /*exact=*/false, only_first, one));
     if (one.first) layers.first = one.first;
     return one.first.has_value();
   };
@@ -374,11 +383,11 @@ absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const Veri
     ASSIGN_OR_RETURN(layers, CompareOnnx(original, *p, inputs, path, o));
     if (layers.first || agree) return layers;
   }
-  if (agree) {
+  if (agree && !o.all_layers) {
     layers.how = text::StrCat("a ", model.kind(), " shows none");
     return layers;
   }
-  return CompareConverted(*p, inputs, onnx ? ".onnx" : ".so", o);
+  return CompareConverted(*p, inputs, onnx ? ".onnx" : ".so", agree, o);
 }
 
 }  // namespace
@@ -389,7 +398,10 @@ absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyMod
   auto layers = pa && pb ? ComparePrograms(*pa, *pb, inputs, o)
                 : pa     ? CompareWith(*pa, b, o.b, inputs, agree, o)
                          : CompareWith(*pb, a, o.a, inputs, agree, o);
-  if (!pa && layers.ok() && layers->first) std::swap(layers->first->a_type, layers->first->b_type);
+  if (!pa && layers.ok()) {
+    if (layers->first) std::swap(layers->first->a_type, layers->first->b_type);
+    for (Node& n : layers->all) std::swap(n.a_type, n.b_type);
+  }
   return layers;
 }
 

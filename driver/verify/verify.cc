@@ -277,10 +277,11 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
     if (model->narrowed() != ir::DType::kFloat32)
       report.notes.push_back(text::StrCat("the ", model->kind(), " computes in ", ir::Name(model->narrowed()),
                                           " what the program does in f32, and so is the tolerance"));
-  if (o.layers && narrowed != ir::DType::kFloat32) {
+  const bool layers = o.layers || (o.all_layers && (pa || pb));
+  if (layers && narrowed != ir::DType::kFloat32) {
     report.layers.emplace().note = text::StrCat("not found: a model that computes in ", ir::Name(narrowed),
                                                 " differs from the program everywhere");
-  } else if (o.layers) {
+  } else if (layers) {
     const auto differs =
         std::find_if(report.sets.begin(), report.sets.end(), [](const VerifySet& s) { return !s.agree; });
     const size_t s = differs == report.sets.end() ? 0 : static_cast<size_t>(differs - report.sets.begin());

@@ -26,6 +26,7 @@ struct VerifyOptions {
   std::optional<double> rtol, atol;  // of floating-point outputs; else by dtype (DefaultTolerance)
   bool reference = true;             // the distances of both from the program in f64
   bool layers = false;               // the first node whose value differs
+  bool all_layers = false;           // how far the values of all nodes differ, beyond the first, too
   std::string python;                // for ONNX: the interpreter; "": of PATH
   bool unoptimized = false;          // A, an ONNX model, is run without onnxruntime's optimizations
   double timeout = 600;              // seconds of onnxruntime
@@ -63,12 +64,15 @@ struct VerifyLayers {
     std::string value, op, b_op, place;  // b_op: where it is another in B; place: module and line of the model's source
     std::string a_type, b_type;
     std::optional<weights::Difference> difference;
+    double rms = 0;       // the root of A's mean square, where it is floating-point
+    bool differs = true;  // beyond the tolerance
   };
   std::string how;        // what was compared with what
   int64_t compared = 0;   // values
   int64_t unmatched = 0;  // that B has not, or not by this name
   std::optional<Node> first;
-  std::string note;  // why none was found, or what else is to be known
+  std::vector<Node> all;  // what was compared, in order; with all_layers only
+  std::string note;       // why none was found, or what else is to be known
 };
 
 struct VerifyReport {
@@ -90,6 +94,8 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options);
 std::string ToTable(const VerifyReport& report, const VerifyOptions& options);
 // One object of schemas/verify.schema.json.
 std::string ToJson(const VerifyReport& report, const VerifyOptions& options);
+// Writes the page that --html asks for; a usage error where that would take an input's place.
+absl::Status WriteVerifyPage(const VerifyReport& report, const VerifyOptions& options, const std::string& html);
 
 }  // namespace slipway::driver
 

@@ -137,9 +137,14 @@ typedef struct {
   int64_t most_rows;  /* of a left matrix: of one row, bytes per second are what counts */
   const char* shapes; /* of operands and results: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; older libraries have no such
                          field: see size */
+  const char* place;  /* of profile_steps(): "layers.3.mlp (model.py:7)", else "" */
+  double memory;      /* bytes of operands and results */
 } slipway_model_work;
 SLIPWAY_MODEL_API void slipway_model_profile_work(slipway_model* model,
                                                   void (*row)(void* user, const slipway_model_work* work), void* user);
+/* The same of each step of the model that ran, in the model's order. */
+SLIPWAY_MODEL_API void slipway_model_profile_steps(slipway_model* model,
+                                                   void (*row)(void* user, const slipway_model_work* work), void* user);
 
 /* State. A library that `convert --state` made keeps tensors between its runs, for each opened model its own: buffers
  * that the program updates, which begin as they are in the program, and inputs that grow, a decoder's past keys and

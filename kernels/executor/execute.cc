@@ -279,13 +279,16 @@ Error Context::RunKernel(const Step& s) {
   scratch_.Reset(block.at, block.bytes);
   const Call call = CallOf(s, &scratch_);
   if (const char* why = s.kernel->run(call)) return Fail(Error::kData, why);
-  if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
+  if (options_.profile) CountWork(s, call);
   return {};
 }
 
-// Counts the products of a call that went well.
+// Counts what a call that went well read and wrote, and its products.
 void Context::CountWork(const Step& s, const Call& call) {
   Work& work = work_[&s - executable_->plan().steps.data()];
+  for (const auto& tensors : {call.in, call.out})
+    for (const Tensor& t : tensors) work.memory += BytesOf(t);
+  if (s.kernel->product == nullptr) return;
   Product p;
   const auto empty = [](const Tensor& t) { return t.numel() == 0; };
   if (std::any_of(call.in.begin(), call.in.end(), empty) || std::any_of(call.out.begin(), call.out.end(), empty) ||

@@ -98,11 +98,12 @@ struct RunOptions {
 // each result, as soon as its sizes are known.
 using AllocateOutput = std::function<void*(int32_t slot, const Tensor& shape)>;
 
-// What a profiled step did, where it is products of matrices (kernels/gemm/product.h).
+// What a profiled step did; all but `memory` where it is products of matrices (kernels/gemm/product.h).
 struct Work {
   double operations = 0;  // multiplications and additions
   double bytes = 0;       // of right matrices, once a product
   int64_t most_rows = 0;  // of the left matrix
+  double memory = 0;      // bytes of operands and results, what is repeated along a dim counted once
 };
 
 // Not thread-safe: one per concurrent run.

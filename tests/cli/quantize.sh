@@ -34,7 +34,7 @@ import json
 r = json.load(open("stdout"))
 assert r["quantized"] == 7 and r["bytes_after"] < r["bytes_before"]
 assert all(0<w["relative_error"]<.02 for w in r["weights"] if w["config"])'
-grep -q "<svg" q.html && grep -q "layers.0.up.weight" q.html
+grep -q '"type":"bars","title":"Relative error by weight"' q.html && grep -q "layers.0.up.weight" q.html
 
 # Groups that do not fit are an error of all weights at once; int4 leaves such weights in float, as torchao does, and
 # says so.

@@ -15,6 +15,7 @@ def diff(
     key: str | None = None,
     tolerance: float | None = None,
     by_value: bool = False,
+    html: StrPath | None = None,
 ) -> Report:
     """Compare the tensors of two checkpoints, or two ONNX models: exit 0 where all are equal, 1 where not.
 
@@ -24,11 +25,13 @@ def diff(
     tolerance  floating-point elements that differ by no more are equal
     by_value   tensors of f64, f32, f16 and bf16 may be of different types: equal where the wider one, rounded to the
                narrower, is
+    html       write a page, too: what differs, where and by how much (docs/pages.md)
     """
     flags: dict[str, Option] = {
         "key": key,
         "tolerance": tolerance,
         "by_value": by_value,
+        "html": html,
     }
     return report("diff", [a, b], flags, json=True, no_is_answer=True)
 
@@ -36,6 +39,8 @@ def diff(
 def inspect(
     file: StrPath,
     *,
+    html: StrPath | None = None,
+    histograms: bool = False,
     ops: bool = False,
     weights: bool = False,
     kernels: bool = False,
@@ -43,14 +48,18 @@ def inspect(
 ) -> Any:
     """Show what is in a file.
 
-    file     exported program (.pt2), text form, native library (.so), or weights: .safetensors, checkpoint, folder of
-             shards
-    ops      operators and their counts
-    weights  all weights, not only the first
-    kernels  of a native library: its products of matrices and the loops that they would take on this machine
-    verify   read everything and compare with the checksums that the file states
+    file        exported program (.pt2), text form, native library (.so), or weights: .safetensors, checkpoint, folder
+                of shards
+    html        write a page, too: modules, operators, dims, weights and the graph (docs/pages.md)
+    histograms  with --html: read all weights and draw how values are spread
+    ops         operators and their counts
+    weights     all weights, not only the first
+    kernels     of a native library: its products of matrices and the loops that they would take on this machine
+    verify      read everything and compare with the checksums that the file states
     """
     flags: dict[str, Option] = {
+        "html": html,
+        "histograms": histograms,
         "ops": ops,
         "weights": weights,
         "kernels": kernels,
@@ -68,6 +77,7 @@ def minify(
     fail_regex: str | None = None,
     inputs: StrPath | None = None,
     python: StrPath | None = None,
+    html: StrPath | None = None,
     timeout: float | None = None,
     memory: int | str | None = None,
     jobs: int | None = None,
@@ -87,6 +97,7 @@ def minify(
     inputs      .safetensors with input.0, input.1, …, as for run; the archive's samples, else made-up numbers, if not
                 said
     python      for accuracy:onnx and ONNX models: the Python with onnxruntime and numpy; python3 of PATH if not said
+    html        write a page, too: the steps of the reduction and what is left (docs/pages.md)
     timeout     seconds that a check may take; 0: any
     memory      bytes that each process of a check may have; 0: any
     jobs        checks at once; the result is the same
@@ -100,6 +111,7 @@ def minify(
         "fail_regex": fail_regex,
         "inputs": inputs,
         "python": python,
+        "html": html,
         "timeout": timeout,
         "memory": memory,
         "jobs": jobs,
@@ -291,8 +303,8 @@ def quantize(
                             a model that it knows; docs/quantize.md. For safetensors
     no_extra_files          with --quantize, from folder to folder: without the tokenizer and the other small files of
                             the source. For safetensors
-    html                    with --quantize: the closing table as a page, with errors by layer. For onnx, pt2, so,
-                            native-pt2, safetensors
+    html                    with --quantize: a page, too: sizes, errors by layer, what a budget chose among;
+                            docs/pages.md. For onnx, pt2, so, native-pt2, safetensors
     threads                 with --quantize: how many threads; as many as run takes if not said. For onnx, pt2, so,
                             native-pt2, safetensors
     rank                    with --quantize and --world-size: of several processes that write one folder, which this is.
@@ -386,6 +398,7 @@ def run(
     threads: int | None = None,
     python: StrPath | None = None,
     profile: bool = False,
+    html: StrPath | None = None,
 ) -> Report:
     """Run a program, a native library or an ONNX model on inputs from a file.
 
@@ -398,6 +411,7 @@ def run(
     threads  threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor
     python   the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said
     profile  time by operator
+    html     with --profile: write a page, too: time by module and by step, and what bounds the steps (docs/pages.md)
     """
     flags: dict[str, Option] = {
         "inputs": inputs,
@@ -408,6 +422,7 @@ def run(
         "threads": threads,
         "python": python,
         "profile": profile,
+        "html": html,
     }
     return report("run", [model], flags, json=True)
 
@@ -493,6 +508,7 @@ def verify(
     atol: float | None = None,
     no_reference: bool = False,
     layers: bool = False,
+    html: StrPath | None = None,
     python: StrPath | None = None,
     ort_unoptimized: bool = False,
     timeout: float | None = None,
@@ -513,6 +529,7 @@ def verify(
     atol             see --rtol; one that is given alone makes the other 0
     no_reference     do not run the program in f64 to say which side is further from it
     layers           find the first node whose value differs, and where it comes from
+    html             write a page, too: outputs, and of a program how far the values of each node differ (docs/pages.md)
     python           the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said
     ort_unoptimized  A, an .onnx, is run without onnxruntime's optimizations; it may be B, too
     timeout          seconds that onnxruntime may take
@@ -528,6 +545,7 @@ def verify(
         "atol": atol,
         "no_reference": no_reference,
         "layers": layers,
+        "html": html,
         "python": python,
         "ort_unoptimized": ort_unoptimized,
         "timeout": timeout,
