@@ -49,7 +49,7 @@ void AddRun(CLI::App& app, int* code) {
                   "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
       ->type_name("FILE");
   cmd->add_flag("--profile", state->options.profile, "time by operator");
-  cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
+  cmd->add_flag("--json", state->json, "timings as one JSON object (schemas/run.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     driver::Outcome outcome;
@@ -61,8 +61,7 @@ void AddRun(CLI::App& app, int* code) {
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
-    Report(outcome, state->diagnostics == "json");
-    *code = outcome.code;
+    *code = Report(outcome, state->diagnostics == "json");
   });
 }
 

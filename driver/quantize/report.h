@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/edge/diagnostic.h"
+
 namespace slipway::driver {
 
 struct QuantizedRow {
@@ -39,7 +41,11 @@ struct QuantizeReport {
 
 // For people: rows that differ only in numbers within their names are one line.
 std::string ToTable(const QuantizeReport& r);
+// One object of schemas/quantize.schema.json.
 std::string ToJson(const QuantizeReport& r);
+// JUnit XML: a test case a weight. Those that stay in float are skipped; with `required` they fail where they were
+// asked for. `report` may be null, where there was an error before.
+std::string ToJunit(const QuantizeReport* report, bool required, const Outcome& outcome);
 // A page by itself: the table, and the errors by layer as a picture.
 std::string ToHtml(const QuantizeReport& r);
 

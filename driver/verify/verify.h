@@ -31,6 +31,7 @@ struct VerifyOptions {
   double timeout = 600;              // seconds of onnxruntime
   std::vector<std::string> plugins;
   int threads = 0;
+  std::string junit;                           // a file to write ToJunit() to; "": none
   uint64_t memory_limit = uint64_t{1} << 36;   // of the temporaries of a run
   uint64_t observe_limit = uint64_t{1} << 30;  // bytes of values that `layers` looks at in one run
 };
@@ -90,6 +91,9 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options);
 std::string ToTable(const VerifyReport& report, const VerifyOptions& options);
 // One object of schemas/verify.schema.json.
 std::string ToJson(const VerifyReport& report, const VerifyOptions& options);
+// JUnit XML: a test case an output and set of inputs, and with `layers` one of all values. `report` may be null, where
+// there was an error.
+std::string ToJunit(const VerifyReport* report, const Outcome& outcome);
 
 }  // namespace slipway::driver
 

@@ -118,10 +118,24 @@ void Movedim(LoweringContext& c) {
   c.Return(c.e.Transpose(x, perm));
 }
 
+// One node of a chain in which nothing else reads what is between.
 void Unsqueeze(LoweringContext& c) {
-  V x = c.in("self");
-  int64_t d = c.i("dim");
-  c.Return(c.e.Unsqueeze(x, {d < 0 ? d + x.rank + 1 : d}));
+  ir::Value* x = c.tensor("self");
+  Ints dims = {c.dim("dim", x->rank() + 1)};  // of each, the last first
+  for (const ir::Node* n = x->producer();
+       n && n->op_name() == "aten.unsqueeze.default" && x->users().size() == 1 && !n->graph()->IsOutput(x);
+       n = x->producer()) {
+    ir::ArgReader of(*n);
+    const int dim = of.dim("dim", x->rank());
+    ir::Value* const self = of.tensor("self");
+    if (!of.ok()) break;
+    dims.push_back(dim);
+    x = self;
+  }
+  for (size_t i = dims.size(); i-- > 0;)  // where those behind it move it to
+    for (size_t j = i; j-- > 0;) dims[i] += dims[j] <= dims[i];
+  std::sort(dims.begin(), dims.end());
+  c.Return(c.e.Unsqueeze(c.value(x), dims));
 }
 // Only dims whose size is 1 go; a symbolic size was guarded to be different from 1 unless the result says otherwise.
 void SqueezeDims(LoweringContext& c, const std::vector<int>& dims) {
