@@ -88,7 +88,7 @@ def plain(roff):
 def read(program):
     page = subprocess.run([program, "man"], check=True, capture_output=True, text=True).stdout
     commands = {}
-    for part in page.split(".SS slipway ")[1:]:
+    for part in page.split(".SH EXIT STATUS")[0].split(".SS slipway ")[1:]:
         head, *entries = part.split("\n.TP\n")
         name, text = head.split("\n", 1)
         command = Command(name, plain(text.strip()))
