@@ -127,8 +127,8 @@ class Exporter {
  private:
   void Head() {
     model_.set_ir_version(IrVersionFor(o_.opset));
-    // The graph is PyTorch's, and tools choose their patterns by this name: onnxruntime's transformers optimizer warns of
-    // any other.
+    // The graph is PyTorch's, and tools choose patterns by this name: onnxruntime's optimizer for transformers warns
+    // of any other.
     model_.set_producer_name("pytorch");
     model_.set_producer_version(text::StrCat("slipway ", SLIPWAY_VERSION));
     auto* opset = model_.add_opset_import();

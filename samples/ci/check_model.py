@@ -6,8 +6,8 @@ budget, compares that, and reports sizes. Needs slipway on PATH, and a Python wi
     python3 check_model.py model.pt2 --digest            # a key for the CI's cache
 
 OUT gets the models and, in OUT/reports, what each command said: COMMAND.json, COMMAND.xml (JUnit), slipway.sarif with
-the diagnostics of all, metrics.txt (OpenMetrics) and summary.md. A folder that a run with the same digest has filled is taken as it is. The exit code is that of the first
-command that failed; the others run all the same where they can.
+the diagnostics of all, metrics.txt (OpenMetrics) and summary.md. A folder that a run with the same digest has filled is
+taken as it is. The exit code is that of the first command that failed; the others run all the same where they can.
 """
 
 import argparse

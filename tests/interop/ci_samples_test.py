@@ -1,5 +1,6 @@
-"""samples/ci as far as a machine without GitHub and GitLab can run it: their YAML is read, and the commands of its steps
-are run by bash with the variables and files that a runner gives. pip is a script that notes what it is asked for."""
+"""samples/ci as far as a machine without GitHub and GitLab can run it: their YAML is read, and the commands of its
+steps are run by bash with the variables and files that a runner gives. pip is a script that notes what it is asked
+for."""
 
 import json
 import os
@@ -135,7 +136,7 @@ def test_action(runner):
 
 
 def test_action_fails(runner):
-    """A budget within which no weight can be quantized, outputs that are off, what does not convert: the exit code is the command's."""
+    """No weight within the budget, outputs that are off, what does not convert: the exit code is the command's."""
     run_action(runner, {"model": "model.pt2", "error-budget": "0.00001%"}, status=3)
     _, _, summary = run_action(runner, {"model": "model.pt2", "error-budget": "10%", "atol": "1e-9"}, status=1)
     assert "**differ**" in summary.split("###")[-1]
@@ -160,7 +161,10 @@ def test_action_weights_and_library(runner):
 def test_workflow(runner):
     """Its inputs are the action's; its own step runs; what it uploads is there."""
     flow = yaml.safe_load((SAMPLES / "github-workflow.yml").read_text())
-    assert flow["permissions"]["contents"] == "read" and flow[True] == ["push", "pull_request"]  # `on` is a bool in YAML
+    assert flow["permissions"]["contents"] == "read" and flow[True] == [
+        "push",
+        "pull_request",
+    ]  # `on` is a bool in YAML
     uploaded = []
     for step in flow["jobs"]["model"]["steps"]:
         uses, given = step.get("uses", ""), step.get("with", {})

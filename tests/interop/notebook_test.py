@@ -1,5 +1,5 @@
-"""The notebooks of samples/: their cells run one after the other in one process, by IPython's rules where the value of a
-cell's last expression is shown."""
+"""The notebooks of samples/: their cells run one after the other in one process, by IPython's rules, where the value of
+a cell's last expression is shown."""
 
 import ast
 import json
@@ -37,4 +37,4 @@ def test_notebook(library, path, tmp_path, monkeypatch, capsys):
     links = [part.split(")")[0] for text in texts for part in text.split("](")[1:]]
     assert links and all((path.parent / link).exists() for link in links if "://" not in link)
     said = capsys.readouterr().out
-    assert "SW1003" in said
+    assert "SW2002" in said

@@ -18,8 +18,8 @@ from ._program import Diagnostic, Report, Result, SlipwayError, program, run_com
 
 __all__ = [
     "Compiled", "Diagnostic", "Model", "ModelError", "Report", "Result", "SlipwayError", "Value", "backend", "compile",
-    "convert", "diff", "doctor", "inspect", "load", "minify", "program", "quantize", "run", "run_command", "shapes", "unpack",
-    "verify", "__version__",
+    "convert", "diff", "doctor", "inspect", "load", "minify", "program", "quantize", "run", "run_command", "shapes",
+    "unpack", "verify", "__version__",
 ]  # fmt: skip
 
 
