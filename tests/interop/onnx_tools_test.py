@@ -55,3 +55,28 @@ def test_chains_of_unsqueeze_are_one_node(slipway, tmp_path):
         got = session.run(None, dict(zip(names, (x.numpy(), y.numpy()))))
         for a, b in zip(got, Unsqueezed()(x, y)):
             assert a.shape == b.shape and (torch.from_numpy(a) == b).all()
+
+
+class Pooled(torch.nn.Module):
+    """A run of known sizes behind a dynamic one, and runs that are not."""
+
+    def forward(self, x):
+        pooled = torch.nn.functional.adaptive_avg_pool2d(x, 2)
+        return pooled.flatten(1), pooled.flatten(2), pooled.flatten(1, 2), x.flatten(2), x.flatten(0, 1)
+
+
+def test_flatten_copies_sizes(slipway, tmp_path):
+    """Known sizes behind dynamic ones take a constant shape: no node computes it."""
+    x = torch.randn(2, 3, 4, 5)
+    program = torch.export.export(Pooled(), (x,), dynamic_shapes=({0: AUTO, 2: AUTO, 3: AUTO},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
+    graph = onnx.load(tmp_path / "m.onnx").graph
+    constants = {i.name for i in graph.initializer}
+    shapes = [n.input[1] in constants for n in graph.node if n.op_type == "Reshape"]
+    assert sum(shapes) == 3 and len(shapes) == 5
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for sizes in ((2, 3, 4, 5), (7, 3, 6, 2)):
+        x = torch.randn(sizes)
+        for a, b in zip(session.run(None, {session.get_inputs()[0].name: x.numpy()}), Pooled()(x)):
+            torch.testing.assert_close(torch.from_numpy(a), b)

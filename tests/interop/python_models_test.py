@@ -1,6 +1,8 @@
 """slipway.convert(module, "m.onnx", args=…, dynamic=True) of models as people have them, at two sizes: transformers'
 classes with random weights and torch.nn's layers."""
 
+import math
+
 import onnxruntime
 import pytest
 import torch
@@ -50,6 +52,14 @@ class Convolutions(torch.nn.Module):
         return self.body(x)
 
 
+class Rounded(torch.nn.Module):
+    """math.ceil and math.floor of sizes, which torch.export.save refuses."""
+
+    def forward(self, x):
+        up, down = math.ceil(x.shape[1] / 4) * 4, math.floor(x.shape[1] / 3)
+        return torch.nn.functional.interpolate(x[:, None], size=(up,)), x[:, :down]
+
+
 def encoder():
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -86,6 +96,7 @@ MODELS = {
     ),
     "lstm": (Recurrent, (torch.randn(2, 7, 8),), (torch.randn(3, 7, 8),)),
     "convolutions": (Convolutions, (torch.randn(2, 3, 16, 16),), (torch.randn(3, 3, 24, 20),)),
+    "rounded": (Rounded, (torch.randn(2, 7),), (torch.randn(3, 17),)),
     "encoder": (encoder, (torch.randn(2, 7, 32),), (torch.randn(3, 13, 32),)),
 }  # fmt: skip
 

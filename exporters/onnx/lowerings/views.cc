@@ -47,7 +47,14 @@ void Flatten(LoweringContext& c) {
   if (a > b) return c.Fail("start_dim comes after end_dim");
   if (a == b) return c.Return(x);
   if (auto sizes = c.out_type().StaticSizes()) return c.Return(c.e.Reshape(x, *sizes));
-  // 0 copies a size, -1 takes what is left; sizes after the flattened run cannot be copied by position.
+  // 0 copies a size by its position: of those before the run.
+  Ints target;
+  for (int d = 0; d < c.out_rank(); ++d) {
+    const int64_t size = c.out_type().sizes[d].constant().value_or(d < a ? 0 : -1);
+    if (size > 0 || !c.out_type().sizes[d].constant()) target.push_back(size);
+  }
+  if (static_cast<int>(target.size()) == c.out_rank() && std::count(target.begin(), target.end(), -1) == 0)
+    return c.Return(c.e.Reshape(x, c.e.I64(target), c.out_rank()));
   std::vector<V> parts;
   for (int d = 0; d < a; ++d) parts.push_back(c.e.Dim(x, d));
   parts.push_back(c.e.Op("ReduceProd",
