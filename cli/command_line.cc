@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "driver/edge/diagnostic.h"
+#include "driver/edge/paths.h"
 #include "io/atomic_writer.h"
 #include "slipway/slipway.h"
 
@@ -80,6 +81,25 @@ std::string_view ValueOf(std::string_view flag, int argc, char** argv) {
   return "";
 }
 
+// Takes --sarif, also of a command line that does not parse. Usage where it names what another word of the line does.
+absl::Status SetSarif(int argc, char** argv) {
+  using slipway::driver::NamedPath;
+  const std::string path(ValueOf("--sarif", argc, argv));
+  if (path.empty()) return absl::OkStatus();
+  std::vector<NamedPath> paths = {{"--sarif", path, NamedPath::kReport}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--sarif" && ++i < argc) continue;
+    if (word.starts_with("--sarif=")) continue;
+    if (!word.starts_with("-")) paths.push_back({"the argument", word});
+    if (word.starts_with("-o")) paths.push_back({"-o", word.substr(2)});
+    if (const size_t eq = word.find('='); eq != word.npos) paths.push_back({"the argument", word.substr(eq + 1)});
+  }
+  if (absl::Status s = slipway::driver::CheckDistinct(paths); !s.ok()) return s;
+  slipway::cli::SetSarif(path);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 extern "C" int slipway_main(int argc, char** argv) {
@@ -93,6 +113,8 @@ extern "C" int slipway_main(int argc, char** argv) {
     setrlimit(RLIMIT_NOFILE, &files);
   }
   slipway::cli::SetColor(ValueOf("--color", argc, argv));
+  const bool json = ValueOf("--diagnostics", argc, argv) == "json";
+  if (absl::Status s = SetSarif(argc, argv); !s.ok()) return slipway::cli::Report(slipway::driver::Fail(s), json);
   CLI::App app("Converts, quantizes, runs and compares models that PyTorch exported.");
   app.name("slipway");
   app.set_help_flag("-h", "a line a flag");
@@ -101,6 +123,7 @@ extern "C" int slipway_main(int argc, char** argv) {
   app.require_subcommand(1);
   int code = slipway::driver::kDone;
   slipway::cli::AddConvert(app, &code);
+  slipway::cli::AddDoctor(app, &code);
   slipway::cli::AddExplain(app, &code);
   slipway::cli::AddInspect(app, &code);
   slipway::cli::AddMinify(app, &code);
@@ -120,9 +143,7 @@ extern "C" int slipway_main(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    const slipway::driver::Outcome outcome = slipway::driver::Fail(UsageOf(app, e, argc, argv));
-    slipway::cli::Report(outcome, ValueOf("--diagnostics", argc, argv) == "json");
-    return outcome.code;
+    return slipway::cli::Report(slipway::driver::Fail(UsageOf(app, e, argc, argv)), json);
   } catch (const std::bad_alloc&) {
     std::fputs("error[SW4001]: out of memory\n", stderr);
     return slipway::driver::kNoMemory;

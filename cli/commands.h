@@ -17,6 +17,7 @@ namespace slipway::cli {
 
 void AddConvert(CLI::App& app, int* code);
 void AddDiff(CLI::App& app, int* code);
+void AddDoctor(CLI::App& app, int* code);
 void AddExplain(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
 void AddMinify(CLI::App& app, int* code);
@@ -49,10 +50,13 @@ std::string Self();
 bool OnDumbTerminal();
 // What --color says: "auto", "always" or "never".
 void SetColor(std::string_view when);
-// --diagnostics and --color, for every command.
+// --diagnostics, --sarif and --color, for every command.
 void AddDiagnostics(CLI::App* cmd, std::string* format);
-// Writes the outcome's diagnostics to stderr, as text or JSON lines.
-void Report(const driver::Outcome& outcome, bool json);
+// What --sarif says: where Report() writes diagnostics as SARIF as well; "": nowhere.
+void SetSarif(std::string_view path);
+// Writes the outcome's diagnostics to stderr, as text or JSON lines. The exit code: the outcome's, or that of an error
+// in writing them.
+int Report(const driver::Outcome& outcome, bool json);
 // Reports in the same way, and ends the process: for io::RemoveTemporariesOnSignals().
 [[noreturn]] void EndOnLostInput(const io::LostInput& lost);
 

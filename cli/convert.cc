@@ -83,7 +83,7 @@ void AddQuantize(CLI::App& app, int* code) {
     AddFlag(cmd, o, flag, WithTargets(flag), own != std::end(kOwn) ? own->second : "");
   }
   cmd->get_option("--config")->required();
-  cmd->add_flag("--json", state->json, "the closing table as JSON on standard output");
+  cmd->add_flag("--json", state->json, "the closing table as one JSON object (schemas/quantize.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no closing table");
   cmd->callback([state, code] {
@@ -99,8 +99,7 @@ void AddQuantize(CLI::App& app, int* code) {
       }
     }
     if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.output, o.dry_run, summary);
-    Report(outcome, json);
-    *code = outcome.code;
+    *code = Report(outcome, json);
   });
 }
 
@@ -136,8 +135,7 @@ void AddConvert(CLI::App& app, int* code) {
     } else if (outcome.code == driver::kDone && !state->quiet && !json) {
       PrintSummary(o.output, o.dry_run, summary);
     }
-    Report(outcome, json);
-    *code = outcome.code;
+    *code = Report(outcome, json);
   });
 }
 

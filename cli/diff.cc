@@ -54,8 +54,7 @@ void AddDiff(CLI::App& app, int* code) {
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
-    Report(outcome, state->diagnostics == "json");
-    *code = outcome.code;
+    *code = Report(outcome, state->diagnostics == "json");
   });
 }
 

@@ -77,8 +77,7 @@ void AddInspect(CLI::App& app, int* code) {
     } else if (std::fwrite(text->data(), 1, text->size(), stdout) != text->size() || std::fflush(stdout) != 0) {
       outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
-    Report(outcome, state->diagnostics == "json");
-    *code = outcome.code;
+    *code = Report(outcome, state->diagnostics == "json");
   });
 }
 

@@ -25,7 +25,7 @@ void AddMinify(CLI::App& app, int* code) {
     driver::MinifyOptions options;
     std::string diagnostics = "text";
     int fail_code = -1;
-    bool quiet = false;
+    bool quiet = false, json = false;
   };
   auto state = std::make_shared<State>();
   driver::MinifyOptions& o = state->options;
@@ -76,6 +76,7 @@ void AddMinify(CLI::App& app, int* code) {
   cmd->add_option("--max-probes", o.max_probes, "checks, after which the best so far is the result")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
+  cmd->add_flag("--json", state->json, "one JSON object (schemas/minify.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no progress, no summary");
   cmd->callback([state, code, fail_code] {
@@ -90,15 +91,16 @@ void AddMinify(CLI::App& app, int* code) {
         std::fflush(stderr);
       };
     driver::MinifyReport report;
-    const driver::Outcome outcome = driver::Minify(o, &report);
+    driver::Outcome outcome = driver::Minify(o, &report);
     if (terminal) std::fputs("\r\033[K", stderr);
-    if (outcome.code == driver::kDone && !state->quiet && !json) {
+    if (outcome.code == driver::kDone && state->json) {
+      if (absl::Status s = WriteOut(driver::ToJson(o, report)); !s.ok()) outcome = driver::Fail(s);
+    } else if (outcome.code == driver::kDone && !state->quiet && !json) {
       for (const std::string& note : report.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
       std::fprintf(stderr, "%s: %s, %d asked now%s, fails with %s\n", o.folder.c_str(), Line(report.reached).c_str(),
                    report.asked, report.stopped ? ", stopped by a limit" : "", report.failure.c_str());
     }
-    Report(outcome, json);
-    *code = outcome.code;
+    *code = Report(outcome, json);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "driver/edge/explanations.h"
 
 namespace slipway::cli {
 namespace {
@@ -179,10 +180,9 @@ std::string Man(const CLI::App& app) {
                       Roff(flag.help), "\n");
     }
   }
-  text::StrAppend(
-      &out,
-      ".SH EXIT STATUS\n0 done; 1 the answer is no; 2 usage; 3 bad input; 4 not supported; 5 could not read or write; "
-      "6 out of memory or over a limit; 70 a bug in slipway.\n");
+  out += ".SH EXIT STATUS\n";
+  for (const driver::ExitCodeMeaning& row : driver::ExitCodes())
+    text::StrAppend(&out, ".TP\n", row.code, "\n", Roff(row.means), "\n");
   return out;
 }
 

@@ -3,10 +3,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "driver/edge/sarif.h"
 #include "driver/edge/version.h"
+#include "io/atomic_writer.h"
 
 namespace slipway::cli {
 
@@ -17,6 +20,9 @@ bool json_lines = false;
 
 // The value of --color, before any flag is looked at: a command line that does not parse is an error in colour, too.
 std::string_view color = "auto";
+
+// The value of --sarif, for the same reason.
+std::string sarif;
 
 bool IsSet(const char* variable) {
   const char* value = std::getenv(variable);
@@ -74,6 +80,10 @@ void AddDiagnostics(CLI::App* cmd, std::string* format) {
       ->capture_default_str()
       ->each([](const std::string& value) { json_lines = value == "json"; });
   cmd->add_option_function<std::string>(
+         "--sarif", [](const std::string&) {},
+         "a file to write errors and warnings to as SARIF 2.1.0, for code scanning")
+      ->type_name("FILE");
+  cmd->add_option_function<std::string>(
          "--color", [](const std::string&) {},
          "errors and warnings in colour; auto: where standard error is a terminal")
       ->check(CLI::IsMember({"auto", "always", "never"}))
@@ -100,7 +110,11 @@ std::string Self() {
 
 std::string VersionText() { return driver::VersionText(); }
 
-void Report(const driver::Outcome& outcome, bool json) {
+void SetSarif(std::string_view path) { sarif = path; }
+
+namespace {
+
+void Print(const driver::Outcome& outcome, bool json) {
   const bool colour = !json && InColour();
   // Of problems with a line each, the last says what they come to.
   constexpr size_t kMostErrors = 10, kMostWarnings = 200;
@@ -115,6 +129,18 @@ void Report(const driver::Outcome& outcome, bool json) {
       std::fprintf(stderr, "… and %zu more\n", errors - kMostErrors);
   }
   if (!json && warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
+}
+
+}  // namespace
+
+int Report(const driver::Outcome& outcome, bool json) {
+  Print(outcome, json);
+  if (sarif.empty()) return outcome.code;
+  const absl::Status s = io::WriteFile(sarif, driver::ToSarif(outcome));
+  if (s.ok()) return outcome.code;
+  const driver::Outcome failed = driver::Fail(s);
+  Print(failed, json);
+  return outcome.code == driver::kDone ? failed.code : outcome.code;
 }
 
 }  // namespace slipway::cli

@@ -54,7 +54,7 @@ void AddRun(CLI::App& app, int* code) {
                   "(docs/pages.md)")
       ->type_name("FILE")
       ->needs(profile);
-  cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
+  cmd->add_flag("--json", state->json, "timings as one JSON object (schemas/run.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     driver::Outcome outcome;
@@ -67,8 +67,7 @@ void AddRun(CLI::App& app, int* code) {
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
-    Report(outcome, state->diagnostics == "json");
-    *code = outcome.code;
+    *code = Report(outcome, state->diagnostics == "json");
   });
 }
 

@@ -11,7 +11,7 @@ void AddUnpack(CLI::App& app, int* code) {
   struct State {
     driver::UnpackOptions options;
     std::string diagnostics = "text";
-    bool quiet = false;
+    bool quiet = false, json = false;
   };
   auto state = std::make_shared<State>();
   driver::UnpackOptions& o = state->options;
@@ -23,17 +23,22 @@ void AddUnpack(CLI::App& app, int* code) {
       ->expected(1)
       ->take_all();
   AddFlags(cmd, o.convert, {"torch", "check-crc", "max-output", "dry-run"});
+  cmd->add_flag("--json", state->json, "one JSON object (schemas/unpack.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {
     driver::UnpackOptions& o = state->options;
     const bool json = state->diagnostics == "json";
     if (!state->quiet && !json) o.convert.progress = ProgressBar();
-    driver::ConvertSummary summary;
-    const driver::Outcome outcome = driver::Unpack(o, &summary);
-    if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.folder, o.convert.dry_run, summary);
-    Report(outcome, json);
-    *code = outcome.code;
+    driver::UnpackReport report;
+    driver::Outcome outcome = driver::Unpack(o, &report);
+    if (outcome.code == driver::kDone && state->json) {
+      if (absl::Status s = WriteOut(driver::ToJson(o, report)); !s.ok()) outcome = driver::Fail(s);
+    } else if (outcome.code == driver::kDone && !state->quiet && !json) {
+      report.summary.lines.insert(report.summary.lines.end(), report.files.begin(), report.files.end());
+      PrintSummary(o.folder, o.convert.dry_run, report.summary);
+    }
+    *code = Report(outcome, json);
   });
 }
 

@@ -7,9 +7,20 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "io/atomic_writer.h"
 #include "io/io_error.h"
 
 namespace slipway::cli {
+namespace {
+
+// An error where it cannot be written, unless there is another.
+void WriteJunit(const driver::VerifyReport* report, const driver::VerifyOptions& o, driver::Outcome& outcome) {
+  if (o.junit.empty()) return;
+  const absl::Status s = io::WriteFile(o.junit, driver::ToJunit(report, outcome));
+  if (!s.ok() && outcome.code <= driver::kNo) outcome = driver::Fail(s);
+}
+
+}  // namespace
 
 void AddVerify(CLI::App& app, int* code) {
   struct State {
@@ -75,6 +86,7 @@ void AddVerify(CLI::App& app, int* code) {
       ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
+  cmd->add_option("--junit", o.junit, "a file to write as JUnit XML: a test case an output")->type_name("FILE");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/verify.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
@@ -88,15 +100,16 @@ void AddVerify(CLI::App& app, int* code) {
     const absl::Status page = report.ok() ? driver::WriteVerifyPage(*report, o, state->html) : absl::OkStatus();
     if (!report.ok() || !page.ok()) {
       outcome = driver::Fail(page.ok() ? report.status() : page);
+      if (outcome.code != driver::kUsage) WriteJunit(nullptr, o, outcome);
     } else {
       const std::string text = state->json ? driver::ToJson(*report, o) : driver::ToTable(*report, o);
       if (!report->agree)
         outcome = driver::Fail(driver::AnswerIsNo("the two do not compute the same", driver::id::kDiffers));
+      WriteJunit(&*report, o, outcome);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
-    Report(outcome, state->diagnostics == "json");
-    *code = outcome.code;
+    *code = Report(outcome, state->diagnostics == "json");
   });
 }
 

@@ -19,6 +19,7 @@ using Refusals = absl::flat_hash_map<const ir::Node*, absl::Status>;
 // What a target cannot express, one entry a distinct operator and reason.
 struct Unsupported {
   std::string op, reason, first_place;
+  std::string first_line;  // "/home/u/model.py:12", where the export has it
   int count = 0;
 };
 

@@ -18,6 +18,7 @@ WIDTH = 120
 # Commands, and what each gives: the class of its result and whether exit code 1 is an answer.
 COMMANDS = {
     "diff": ("Report", True),
+    "doctor": ("Report", True),
     "inspect": ("Any", False),
     "minify": ("Report", False),
     "quantize": ("Result", False),
@@ -26,7 +27,7 @@ COMMANDS = {
     "unpack": ("Report", False),
     "verify": ("Report", True),
 }
-NOT_ARGUMENTS = {"help", "json", "diagnostics", "color", "quiet"}
+NOT_ARGUMENTS = {"help", "json", "diagnostics", "sarif", "color", "quiet"}
 # Of inspect: other forms than JSON.
 NO_JSON = {"inspect": {"ir", "header", "sources"}}
 TYPES = {
@@ -87,7 +88,7 @@ def plain(roff):
 def read(program):
     page = subprocess.run([program, "man"], check=True, capture_output=True, text=True).stdout
     commands = {}
-    for part in page.split(".SS slipway ")[1:]:
+    for part in page.split(".SH EXIT STATUS")[0].split(".SS slipway ")[1:]:
         head, *entries = part.split("\n.TP\n")
         name, text = head.split("\n", 1)
         command = Command(name, plain(text.strip()))

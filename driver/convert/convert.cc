@@ -24,6 +24,7 @@
 #include "driver/quantize/quantize.h"
 #include "dynamic_shapes/rewrite.h"
 #include "importers/checkpoint/state_dict.h"
+#include "io/atomic_writer.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
 #include "quantizer/pt2e/recipe.h"
@@ -347,8 +348,14 @@ Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Re
   ConvertOptions named = options;
   named.output = OutputOf(options);
   Conversion c{named, reader, *summary, {}, {}, 0};
-  if (absl::Status s = Run(c); !s.ok()) return Fail(s);
   Outcome out;
+  if (absl::Status s = Run(c); !s.ok()) out = Fail(s);
+  // Not after a usage error, which may be of the file's name.
+  if (!options.junit.empty() && out.code != kUsage) {
+    const absl::Status s = io::WriteFile(options.junit, ToJunit(summary->quantized.get(), options.require_all, out));
+    if (!s.ok() && out.code <= kNo) out = Fail(s);
+  }
+  if (out.code != kDone) return out;
   for (const std::string& name : c.context.dropped) out.diagnostics.push_back(DroppedState(name));
   return out;
 }

@@ -81,6 +81,7 @@ struct ConvertOptions {
   std::string names;  // "file", "transformers"; "": as the model's config.json says
   bool no_extra_files = false;
   std::string html;
+  std::string junit;
   int threads = 0;     // 0: as many as there are processors
   int64_t rank = 0;    // from 0
   int world_size = 0;  // 0: not said
@@ -351,6 +352,7 @@ inline constexpr ConvertFlag kTable[] = {
         "with `--quantize`, from folder to folder: without the tokenizer and the other small files of the source"),
     Flag<&O::html>("html", kAll, "FILE",
                    "with `--quantize`: a page, too: sizes, errors by layer, what a budget chose among; docs/pages.md"),
+    Flag<&O::junit>("junit", kAll, "FILE", "with `--quantize`: JUnit XML, a test case a weight"),
     Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; as many as `run` takes if not said"),
     Flag<&O::rank>("rank", kSafetensors, "N",
                    "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. "

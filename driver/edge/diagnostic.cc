@@ -18,7 +18,7 @@ namespace slipway::driver {
 
 namespace {
 
-// Payloads of statuses. kParts holds the cause and the place of a diagnostic each, all ended by a zero byte.
+// Payloads of statuses. kParts holds cause, place and source line of a diagnostic each, all ended by a zero byte.
 constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slipway/help", kParts[] = "slipway/parts",
                kAnswer[] = "slipway/answer";
 
@@ -110,6 +110,8 @@ absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupporte
     parts += '\0';
     parts += u.first_place;
     parts += '\0';
+    parts += u.first_line;
+    parts += '\0';
     if (std::find(names.begin(), names.end(), u.reason) == names.end()) names.push_back(u.reason);
   }
   const auto training = std::count_if(unsupported.begin(), unsupported.end(), passes::IsOfTraining);
@@ -131,10 +133,15 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   if (name.empty()) name = IdOf(out.code);
   const std::string list = Payload(s, kParts);
   const std::vector<std::string_view> parts = text::Split(list, '\0');
-  const size_t count = parts.size() / 2;
+  const size_t count = parts.size() / 3;
   for (size_t i = 0; i < std::min(count, kMostParts); ++i)
-    out.diagnostics.push_back({Severity::kError, name, text::Shortened(parts[2 * i], kMostPlace),
-                               text::Shortened(parts[2 * i + 1], kMostPlace), ""});
+    out.diagnostics.push_back({Severity::kError,
+                               name,
+                               text::Shortened(parts[3 * i], kMostPlace),
+                               text::Shortened(parts[3 * i + 1], kMostPlace),
+                               "",
+                               {},
+                               std::string(parts[3 * i + 2])});
   if (count > kMostParts)
     out.diagnostics.push_back({Severity::kError, name, text::StrCat("… and ", count - kMostParts, " more"), "", ""});
   // A usage error is of the command line and the last of a list is of all: neither has a place.

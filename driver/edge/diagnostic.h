@@ -33,6 +33,7 @@ constexpr char kLossyCast[] = "SW5002";       // --strict: values that --dtype w
 constexpr char kDiffers[] = "SW6001";         // verify: the two do not compute the same
 constexpr char kNoRuntime[] = "SW6002";       // no Python with onnxruntime
 constexpr char kDoesNotFail[] = "SW6101";     // minify: the program does not fail the check
+constexpr char kUnfit[] = "SW6201";           // doctor: problems were found
 constexpr char kInternal[] = "SW9001";        // a bug in slipway
 }  // namespace id
 
@@ -49,6 +50,7 @@ struct Diagnostic {
   std::string help;   // what solves it; may be empty
   // where the cause ends in one (base/list_error.h): its items, one line each in the text
   std::vector<std::string> list = {};
+  std::string line = {};  // of the model's source: "/home/u/model.py:12"; may be empty
 };
 
 // What a command came to.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "driver/edge/diagnostic.h"
@@ -83,8 +84,22 @@ constexpr Explanation kExplanations[] = {
     {id::kDoesNotFail, kNo,
      "`minify`: the program does not fail the check, or it fails in another way than the check asks for.",
      "Look at what the check says of the original; `--fail-code` and `--fail-regex` say which failure is meant.", ""},
+    {id::kUnfit, kNo, "`doctor` found problems on this machine; each stands above with what to do.",
+     "Do as the lines say.", "slipway doctor --python venv/bin/python"},
     {id::kInternal, kBug, "A bug in slipway.", "Report it with the input, or with what `slipway minify` leaves of it.",
      ""},
+};
+
+constexpr ExitCodeMeaning kExitCodes[] = {
+    {kDone, "done"},
+    {kNo,
+     "the answer is no: models differ, a budget is not met, a program does not fail the check, a problem was found"},
+    {kUsage, "usage"},
+    {kBad, "bad input: corrupt, hostile, of the wrong format"},
+    {kNotSupported, "not supported: operators, types, features; all are listed"},
+    {kIo, "could not read or write"},
+    {kNoMemory, "out of memory or over a limit"},
+    {kBug, "a bug in slipway"},
 };
 
 // Words of a text, a line for as many as fit, each behind `indent`.
@@ -102,6 +117,8 @@ std::string Wrapped(std::string_view text, std::string_view indent) {
 
 }  // namespace
 
+absl::Span<const ExitCodeMeaning> ExitCodes() { return kExitCodes; }
+
 absl::Span<const Explanation> Explanations() { return kExplanations; }
 
 absl::StatusOr<const Explanation*> FindExplanation(std::string_view id) {
@@ -116,6 +133,17 @@ absl::StatusOr<const Explanation*> FindExplanation(std::string_view id) {
   }
   return UsageError(text::StrCat("'", id, "' is no diagnostic's id", text::Suggestion(wanted, known)),
                     text::StrCat("there are ", text::Join(known, ", ")));
+}
+
+std::string ExplanationsJson(absl::Span<const Explanation> rows) {
+  json::Writer w;
+  w.BeginObject().Key("version").Int(1).Key("diagnostics").BeginArray();
+  for (const Explanation& e : rows) {
+    w.BeginObject().Key("id").String(e.id).Key("exit_code").Int(e.exit_code).Key("means").String(e.means);
+    w.Key("solution").String(e.solution).Key("example").String(e.example).EndObject();
+  }
+  w.EndArray().EndObject();
+  return w.Take() + "\n";
 }
 
 std::string ToText(const Explanation& e) {

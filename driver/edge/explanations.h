@@ -19,6 +19,13 @@ struct Explanation {
   std::string_view example;   // a command that shows it, "" where none is short
 };
 
+// What a command's exit code means: the table of docs/cli.md and of the manual page.
+struct ExitCodeMeaning {
+  int code;
+  std::string_view means;
+};
+absl::Span<const ExitCodeMeaning> ExitCodes();
+
 // In the order of their ids.
 absl::Span<const Explanation> Explanations();
 
@@ -28,6 +35,8 @@ absl::StatusOr<const Explanation*> FindExplanation(std::string_view id);
 
 // For people, lines of 100 columns at most.
 std::string ToText(const Explanation& e);
+// One object of schemas/explain.schema.json.
+std::string ExplanationsJson(absl::Span<const Explanation> rows);
 
 }  // namespace slipway::driver
 

@@ -111,6 +111,7 @@ std::vector<NamedPath> PathsOf(const ConvertOptions& o) {
     add("the configuration", o.quantize, NamedPath::kData);
   add("-o", o.output, NamedPath::kOutput);
   add("--html", o.html, NamedPath::kReport);
+  add("--junit", o.junit, NamedPath::kReport);
   add("--save-config", o.save_config, NamedPath::kReport);
   return paths;
 }

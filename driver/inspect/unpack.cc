@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "driver/convert/storages.h"
 #include "driver/edge/format.h"
@@ -41,7 +42,8 @@ absl::StatusOr<std::vector<ir::Archive>> Divide(ir::Archive whole, const std::ve
 
 }  // namespace
 
-Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
+Outcome Unpack(const UnpackOptions& o, UnpackReport* report) {
+  ConvertSummary* summary = &report->summary;
   const SummaryClock clock(summary);
   exporters::Pt2Options options;
   options.target = o.convert.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
@@ -63,7 +65,7 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
     DropUnsafeSampleInputs(p, *summary);
     summary->nodes_before += static_cast<int>(p.graph->node_count());
     files.push_back({&part, text::StrCat(folder, "/", p.name, ".pt2")});
-    summary->lines.push_back(files.back().path);
+    report->files.push_back(files.back().path);
   }
   summary->nodes_after = summary->nodes_before;
   for (const exporters::Pt2File& file : files)  // programs of an archive that is gone would be the others' only copies
@@ -71,14 +73,26 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
       return Fail(s);
   const bool made = !o.convert.dry_run && mkdir(folder.c_str(), 0777) == 0;
   if (!o.convert.dry_run && !made && errno != EEXIST) return Fail(io::IoError(errno, folder));
-  auto report = exporters::ExportPt2(files, options, o.convert.dry_run);
-  if (!report.ok()) {
+  auto written = exporters::ExportPt2(files, options, o.convert.dry_run);
+  if (!written.ok()) {
     if (made) rmdir(folder.c_str());
-    return Fail(report.status(), o.input);
+    return Fail(written.status(), o.input);
   }
-  summary->weight_bytes = report->weight_bytes;
-  summary->bytes_written = report->file_bytes;
+  summary->weight_bytes = written->weight_bytes;
+  summary->bytes_written = written->file_bytes;
   return {};
+}
+
+std::string ToJson(const UnpackOptions& o, const UnpackReport& r) {
+  json::Writer w;
+  w.BeginObject().Key("version").Int(1).Key("output").String(o.folder).Key("dry_run").Bool(o.convert.dry_run);
+  w.Key("files").BeginArray();
+  for (const std::string& file : r.files) w.String(file);
+  w.EndArray().Key("weight_bytes").Int(r.summary.weight_bytes).Key("bytes_written").Int(r.summary.bytes_written);
+  w.Key("seconds").Double(r.summary.seconds).Key("notes").BeginArray();
+  for (const std::string& note : r.summary.lines) w.String(note);
+  w.EndArray().EndObject();
+  return w.Take() + "\n";
 }
 
 }  // namespace slipway::driver

@@ -16,9 +16,17 @@ struct UnpackOptions {
   ConvertOptions convert;             // of which torch, check_crc, max_output, dry_run and progress apply
 };
 
+struct UnpackReport {
+  std::vector<std::string> files;
+  ConvertSummary summary;
+};
+
 // Writes FOLDER/NAME.pt2 for every program, with its own weights and all extra files: convert's inverse of packing
 // several programs into one archive. All files or none of them.
-Outcome Unpack(const UnpackOptions& options, ConvertSummary* summary);
+Outcome Unpack(const UnpackOptions& options, UnpackReport* report);
+
+// One object of schemas/unpack.schema.json.
+std::string ToJson(const UnpackOptions& options, const UnpackReport& report);
 
 }  // namespace slipway::driver
 

@@ -51,6 +51,9 @@ struct MinifyReport {
 // Writes the result to options.folder. Exit 1 where the program does not fail the check. docs/minify.md describes it.
 Outcome Minify(const MinifyOptions& options, MinifyReport* report);
 
+// One object of schemas/minify.schema.json.
+std::string ToJson(const MinifyOptions& options, const MinifyReport& report);
+
 }  // namespace slipway::driver
 
 #endif  // SLIPWAY_DRIVER_MINIFY_MINIFY_H_

@@ -131,9 +131,10 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
                                weights[i].reference > 0 ? std::sqrt(f.squares / weights[i].reference) : 0,
                                &f == &weights[i].forms[weights[i].chosen]});
   quantizer::ConfigMap map;
-  for (size_t i = 0; i < weights.size(); ++i)
-    map.entries.push_back(
-        {std::string(quantizer::ModuleOf(given[i].name)), weights[i].forms[weights[i].chosen].config});
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string module(quantizer::ModuleOf(given[i].name));  // "": no layer's weight, such as in_proj_weight
+    map.entries.push_back({module.empty() ? given[i].name : module, weights[i].forms[weights[i].chosen].config});
+  }
   return map;
 }
 

@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/byte_count.h"
 #include "base/json.h"
 #include "base/name_pattern.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "driver/edge/junit.h"
 
 namespace slipway::driver {
 namespace {
@@ -126,7 +128,7 @@ std::string ToTable(const QuantizeReport& r) {
 
 std::string ToJson(const QuantizeReport& r) {
   json::Writer out;
-  out.BeginObject().Key("weights").BeginArray();
+  out.BeginObject().Key("version").Int(1).Key("weights").BeginArray();
   for (const QuantizedRow& row : r.rows) {
     out.BeginObject().Key("name").String(row.name).Key("dtype").String(row.dtype).Key("shape").BeginArray();
     for (int64_t n : row.sizes) out.Int(n);
@@ -144,6 +146,24 @@ std::string ToJson(const QuantizeReport& r) {
   out.Key("bytes_after").Int(static_cast<int64_t>(r.bytes_after())).Key("relative_error").Double(r.relative_error());
   out.Key("config").Raw(r.config_json.empty() ? "null" : r.config_json).EndObject();
   return out.Take() + "\n";
+}
+
+std::string ToJunit(const QuantizeReport* r, bool required, const Outcome& outcome) {
+  std::vector<TestCase> cases;
+  for (const QuantizedRow& row : r ? r->rows : std::vector<QuantizedRow>()) {
+    if (row.config.empty()) {
+      const bool failed = required && row.asked;
+      cases.push_back({"float", row.name, failed ? TestCase::kFailed : TestCase::kSkipped,
+                       failed ? id::kNotQuantized : "", text::StrCat("stays in float: ", row.why), row.why});
+      continue;
+    }
+    std::string text = text::StrCat(text::ByteCount(row.bytes_before), " -> ", text::ByteCount(row.bytes_after));
+    if (row.measured)
+      text::StrAppend(&text, ", relative error ", Format("%.2e", row.relative_error), ", max error ",
+                      Format("%.2e", row.max_error));
+    cases.push_back({row.config, row.name, TestCase::kPassed, "", "", std::move(text)});
+  }
+  return ToJunit("slipway quantize", std::move(cases), outcome);
 }
 
 }  // namespace slipway::driver

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/edge/diagnostic.h"
+
 namespace slipway::driver {
 
 struct QuantizedRow {
@@ -61,7 +63,11 @@ struct QuantizeReport {
 
 // For people: rows that differ only in numbers within their names are one line.
 std::string ToTable(const QuantizeReport& r);
+// One object of schemas/quantize.schema.json.
 std::string ToJson(const QuantizeReport& r);
+// JUnit XML: a test case a weight. Those that stay in float are skipped; with `required` they fail where they were
+// asked for. `report` may be null, where there was an error before.
+std::string ToJunit(const QuantizeReport* report, bool required, const Outcome& outcome);
 // The page of --html (docs/pages.md): sizes before and after, errors by layer, what a budget chose among.
 std::string ToHtml(const QuantizeReport& r);
 

@@ -355,7 +355,15 @@ std::string ToTable(const RunReport& r) {
 
 std::string ToJson(const RunReport& r) {
   json::Writer w;
-  w.BeginObject().Key("load_s").Double(r.load_seconds).Key("plan_s").Double(r.plan_seconds).Key("run_s").BeginArray();
+  w.BeginObject()
+      .Key("version")
+      .Int(1)
+      .Key("load_s")
+      .Double(r.load_seconds)
+      .Key("plan_s")
+      .Double(r.plan_seconds)
+      .Key("run_s")
+      .BeginArray();
   for (double s : r.run_seconds) w.Double(s);
   w.EndArray();
   if (r.memory) w.Key("temporaries_bytes").Int(r.memory->temporaries).Key("working_bytes").Int(r.memory->working);

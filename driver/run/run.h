@@ -79,11 +79,7 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
 absl::StatusOr<RunReport> Run(const RunOptions& options);
 
 std::string ToTable(const RunReport& report);
-// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,
-//  "profile":[{"op":…,"steps":…,"s":…}]};
-// the bytes where they are known. With `generation` also "prefill" and "decode": {"tokens":…,"s":…,"tokens_per_s":…}.
-// Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and
-// "gbps" too. "by_shapes" has the rows of "profile" split by "shapes".
+// One object of schemas/run.schema.json.
 std::string ToJson(const RunReport& report);
 // Writes the page that options.html asks for.
 absl::Status WriteRunPage(const RunReport& report, const RunOptions& options);

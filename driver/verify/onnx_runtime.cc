@@ -31,8 +31,9 @@ std::string FirstLines(std::string_view text) {
   return out;
 }
 
-// Those of PATH, then the environment that scripts/setup.sh makes beside the binary.
-std::vector<std::string> Pythons() {
+}  // namespace
+
+std::vector<std::string> UsualPythons() {
   std::vector<std::string> pythons = {"python3", "python"};
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -41,6 +42,8 @@ std::vector<std::string> Pythons() {
   if (access(own.c_str(), X_OK) == 0) pythons.push_back(own);
   return pythons;
 }
+
+namespace {
 
 absl::Status NoRuntime(std::string_view why) {
   return WithId(
@@ -162,7 +165,7 @@ absl::StatusOr<OnnxRuns> ReadReply(const json_in::Value& reply, const io::Memory
 absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tensors> sets, const OnnxRuntimeOptions& o,
                                  const std::vector<std::string>* observe) {
   const std::string script(slipway_embedded_onnx_runtime, slipway_embedded_onnx_runtime_end);
-  const std::vector<std::string> pythons = o.python.empty() ? Pythons() : std::vector{o.python};
+  const std::vector<std::string> pythons = o.python.empty() ? UsualPythons() : std::vector{o.python};
   std::vector<std::string> whys;
   for (const std::string& python : pythons) {
     ASSIGN_OR_RETURN(io::MemoryFile inputs, io::MemoryFile::Make("inputs"));

@@ -35,6 +35,10 @@ struct OnnxRuns {
   std::vector<absl::StatusOr<Tensors>> results;
 };
 
+// The interpreters that are tried where none is named: those of PATH, then the environment that scripts/setup.sh makes
+// beside the binary.
+std::vector<std::string> UsualPythons();
+
 // Loads the model once and runs it on each set of inputs, in the order of the model's inputs. `observe`: values that
 // the main graph's nodes make are given besides where they have these names, or one with .1, .2 … behind it, as slipway
 // names what it makes of one node; only those that something else than their own kind reads. Null: the file is loaded

@@ -1,10 +1,12 @@
 // What `slipway verify` says: a line for each output, and one object for machines.
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "driver/edge/junit.h"
 #include "driver/verify/verify.h"
 
 namespace slipway::driver {
@@ -134,6 +136,32 @@ std::string ToTable(const VerifyReport& r, const VerifyOptions& o) {
   return text::StrCat(out, "they differ",
                       r.sets.size() > 1 ? text::StrCat(" on ", differ, " of ", r.sets.size(), " sets of inputs") : "",
                       "\n");
+}
+
+std::string ToJunit(const VerifyReport* r, const Outcome& outcome) {
+  std::vector<TestCase> cases;
+  for (const VerifySet& s : r ? r->sets : std::vector<VerifySet>()) {
+    std::vector<std::string> sizes;
+    for (const auto& [name, value] : s.sizes) sizes.push_back(text::StrCat(name, "=", value));
+    const std::string group = text::StrCat(s.source, sizes.empty() ? "" : ", ", text::Join(sizes, ", "));
+    for (const VerifyOutput& o : s.outputs) {
+      const std::string line(text::Strip(OutputLine(o, 0)));
+      const std::string why =
+          o.difference ? Differs(*o.difference) : text::StrCat(o.a_type, " in A, ", o.b_type, " in B");
+      cases.push_back({group, o.name, o.agree ? TestCase::kPassed : TestCase::kFailed, o.agree ? "" : id::kDiffers,
+                       o.agree ? "" : why, line});
+    }
+    if (!s.reason.empty())
+      cases.push_back({group, "inputs", s.agree ? TestCase::kSkipped : TestCase::kFailed, s.agree ? "" : id::kDiffers,
+                       s.reason, s.reason});
+  }
+  if (r && r->layers) {
+    const std::optional<VerifyLayers::Node>& n = r->layers->first;
+    cases.push_back({"layers", "values", n ? TestCase::kFailed : TestCase::kPassed, n ? id::kDiffers : "",
+                     n ? text::StrCat("first to differ: ", n->value, n->place.empty() ? "" : " at ", n->place) : "",
+                     std::string(text::Strip(LayersText(*r->layers)))});
+  }
+  return ToJunit("slipway verify", std::move(cases), outcome);
 }
 
 std::string ToJson(const VerifyReport& r, const VerifyOptions& o) {

@@ -1,6 +1,7 @@
 // The way of a comparison: open both, find inputs, run both, compare outputs, say how far each is from the program in
 // f64, and look for the first node that differs.
 #include "driver/verify/verify.h"
+#include "driver/edge/paths.h"
 
 #include <algorithm>
 #include <cmath>
@@ -245,6 +246,10 @@ absl::StatusOr<std::unique_ptr<ir::Program>> Unchanged(const ir::Program& p) {
 }
 
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
+  std::vector<NamedPath> paths = {{"A", o.a}, {"B", o.b}, {"--junit", o.junit, NamedPath::kReport}};
+  for (const std::string& path : o.inputs) paths.push_back({"--inputs", path});
+  for (const std::string& path : o.plugins) paths.push_back({"--plugin", path});
+  RETURN_IF_ERROR(CheckDistinct(paths));
   VerifyReport report;
   auto a = VerifyModel::Open(o.a, o, o.unoptimized);
   if (!a.ok()) return WithPlace(a.status(), o.a);

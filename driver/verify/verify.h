@@ -32,6 +32,7 @@ struct VerifyOptions {
   double timeout = 600;              // seconds of onnxruntime
   std::vector<std::string> plugins;
   int threads = 0;
+  std::string junit;                           // a file to write ToJunit() to; "": none
   uint64_t memory_limit = uint64_t{1} << 36;   // of the temporaries of a run
   uint64_t observe_limit = uint64_t{1} << 30;  // bytes of values that `layers` looks at in one run
 };
@@ -96,6 +97,9 @@ std::string ToTable(const VerifyReport& report, const VerifyOptions& options);
 std::string ToJson(const VerifyReport& report, const VerifyOptions& options);
 // Writes the page that --html asks for; a usage error where that would take an input's place.
 absl::Status WriteVerifyPage(const VerifyReport& report, const VerifyOptions& options, const std::string& html);
+// JUnit XML: a test case an output and set of inputs, and with `layers` one of all values. `report` may be null, where
+// there was an error.
+std::string ToJunit(const VerifyReport* report, const Outcome& outcome);
 
 }  // namespace slipway::driver
 

@@ -99,7 +99,8 @@ class Exporter {
         if (absl::IsInternal(problem.status)) return problem.status;
       if (absl::IsInternal(shared_.status)) return shared_.status;
     }
-    if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
+    if (!shared_.status.ok())
+      report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", "", 1});
     report_.of_signature = report_.unsupported.size();
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
     report_.nodes_out = graph_->node_size();
@@ -126,7 +127,10 @@ class Exporter {
  private:
   void Head() {
     model_.set_ir_version(IrVersionFor(o_.opset));
-    model_.set_producer_name("slipway");
+    // The graph is PyTorch's, and tools choose patterns by this name: onnxruntime's optimizer for transformers warns
+    // of any other.
+    model_.set_producer_name("pytorch");
+    model_.set_producer_version(text::StrCat("slipway ", SLIPWAY_VERSION));
     auto* opset = model_.add_opset_import();
     opset->set_domain("");
     opset->set_version(o_.opset);
@@ -139,7 +143,7 @@ class Exporter {
   void Input(const ir::Value* v, std::string name) {
     if (v->type().is_tensor() && !onnx_out::OnnxType(v->dtype())) {
       report_.unsupported.push_back(
-          {"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
+          {"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", "", 1});
       return;
     }
     onnx_out::Describe(graph_->add_input(), name, v->type());

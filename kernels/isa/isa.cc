@@ -10,11 +10,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "kernels/isa/bf16_conv.h"
 #include "kernels/isa/bf16_gemm.h"
 #include "kernels/isa/int8_conv.h"
 #include "kernels/isa/int8_gemm.h"
+#include "kernels/isa/names.h"
 
 namespace slipway::kernels {
 
@@ -120,6 +122,9 @@ const Row* Find(const char* name) {
 }  // namespace
 
 const Isa& BestIsa() { return *Best().isa; }
+const char* IsaName(int i) { return i < static_cast<int>(std::size(kRows)) ? kRows[i].name : nullptr; }
+bool IsaPresent(int i) { return kRows[i].present(); }
+const char* BestIsaName() { return Best().name; }
 const Int8GemmMicrokernels& BestInt8Gemm() { return *Best().int8_gemm; }
 const Int8ConvMicrokernels& BestInt8Conv() { return *Best().int8_conv; }
 const Bf16ConvMicrokernels& BestBf16Conv() { return *Best().bf16_conv; }

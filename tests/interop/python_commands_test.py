@@ -67,7 +67,7 @@ def test_run(package, models, tmp_path):
     x = torch.randn(2, 8)
     save_file({"input.0": x}, tmp_path / "in.safetensors")
     report = package.run(models / "m.onnx", tmp_path / "in.safetensors", tmp_path / "out.safetensors", repeat=2)
-    assert report.data
+    assert report.data and conform(report.data, "run") is None
     wanted = torch.export.load(models / "m.pt2").module()(x)
     torch.testing.assert_close(load_file(tmp_path / "out.safetensors")["output.0"], wanted, rtol=1e-4, atol=1e-5)
 
@@ -77,15 +77,16 @@ def test_minify_quantize_unpack(package, models, tmp_path):
         package.minify(models / "m.pt2", tmp_path / "small", "run")
     assert e.value.code == 1 and e.value.diagnostics[-1].id == "SW6101"
     result = package.quantize(models / "m.pt2", tmp_path / "q.pt2", "int8-weight-only", include=["0"])
-    assert result.output.exists() and result.report
+    assert result.output.exists() and conform(result.report, "quantize") is None
     shutil.copy(models / "m.pt2", tmp_path / "one.pt2")
-    package.unpack(tmp_path / "one.pt2", tmp_path / "parts")
+    report = package.unpack(tmp_path / "one.pt2", tmp_path / "parts")
+    assert report and conform(report.data, "unpack") is None
     assert (tmp_path / "parts" / "model.pt2").exists()
 
 
 def test_signatures(package):
     """Typed keywords, documented one by one; what is none is refused by Python."""
-    for name in ("diff", "inspect", "minify", "quantize", "run", "shapes", "unpack", "verify"):
+    for name in ("diff", "doctor", "inspect", "minify", "quantize", "run", "shapes", "unpack", "verify"):
         function = getattr(package, name)
         for parameter in inspect.signature(function).parameters.values():
             assert parameter.annotation not in (inspect.Parameter.empty, "Any")

@@ -1,6 +1,6 @@
-// The flags of convert, from their table.
+// The flags of convert and the exit codes, from their tables.
 //
-//   flags_doc docs/cli.md     the document with its table of flags as it must be (tests/golden/flags.golden compares)
+//   flags_doc docs/cli.md     the document with its tables as they must be (tests/golden/flags.golden compares)
 //   flags_doc --samples       a line for each flag: its name, the targets that take it, a value (tests/cli/flags.sh
 //                             walks them)
 #include <cstdio>
@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "driver/convert/options.h"
+#include "driver/edge/explanations.h"
 #include "driver/edge/target.h"
 
 namespace {
@@ -20,6 +21,8 @@ using namespace slipway;  // NOLINT: a tool of one file
 using driver::ConvertFlag;
 
 constexpr std::string_view kBegin = "<!-- written by flags_doc -->\n", kEnd = "<!-- end of flags_doc -->\n";
+constexpr std::string_view kBeginCodes = "<!-- exit codes, written by flags_doc -->\n",
+                           kEndCodes = "<!-- end of exit codes -->\n";
 
 std::string Escaped(std::string_view s) {
   std::string out;
@@ -38,17 +41,31 @@ std::string Table() {
   return out;
 }
 
+std::string Codes() {
+  std::string out = "| code | means |\n|---|---|\n";
+  for (const driver::ExitCodeMeaning& row : driver::ExitCodes())
+    text::StrAppend(&out, "| ", row.code, " | ", row.means, " |\n");
+  return out;
+}
+
+// Puts `table` between two lines of the text; false where it has none.
+bool Replace(std::string* text, std::string_view begin, std::string_view end, const std::string& table) {
+  const size_t from = text->find(begin), to = text->find(end);
+  if (from == text->npos || to == text->npos || to < from) return false;
+  text->replace(from + begin.size(), to - from - begin.size(), table);
+  return true;
+}
+
 int Document(const char* path) {
   std::ifstream file(path);
   std::stringstream buffer;
   buffer << file.rdbuf();
-  const std::string text = buffer.str();
-  const size_t begin = text.find(kBegin), end = text.find(kEnd);
-  if (begin == text.npos || end == text.npos) {
-    std::fprintf(stderr, "%s: no place for the table\n", path);
+  std::string text = buffer.str();
+  if (!Replace(&text, kBegin, kEnd, Table()) || !Replace(&text, kBeginCodes, kEndCodes, Codes())) {
+    std::fprintf(stderr, "%s: no place for the tables\n", path);
     return 1;
   }
-  std::cout << text.substr(0, begin + kBegin.size()) << Table() << text.substr(end);
+  std::cout << text;
   return 0;
 }
 

@@ -47,7 +47,14 @@ void Flatten(LoweringContext& c) {
   if (a > b) return c.Fail("start_dim comes after end_dim");
   if (a == b) return c.Return(x);
   if (auto sizes = c.out_type().StaticSizes()) return c.Return(c.e.Reshape(x, *sizes));
-  // 0 copies a size, -1 takes what is left; sizes after the flattened run cannot be copied by position.
+  // 0 copies a size by its position: of those before the run.
+  Ints target;
+  for (int d = 0; d < c.out_rank(); ++d) {
+    const int64_t size = c.out_type().sizes[d].constant().value_or(d < a ? 0 : -1);
+    if (size > 0 || !c.out_type().sizes[d].constant()) target.push_back(size);
+  }
+  if (static_cast<int>(target.size()) == c.out_rank() && std::count(target.begin(), target.end(), -1) == 0)
+    return c.Return(c.e.Reshape(x, c.e.I64(target), c.out_rank()));
   std::vector<V> parts;
   for (int d = 0; d < a; ++d) parts.push_back(c.e.Dim(x, d));
   parts.push_back(c.e.Op("ReduceProd",
@@ -118,10 +125,24 @@ void Movedim(LoweringContext& c) {
   c.Return(c.e.Transpose(x, perm));
 }
 
+// One node of a chain in which nothing else reads what is between.
 void Unsqueeze(LoweringContext& c) {
-  V x = c.in("self");
-  int64_t d = c.i("dim");
-  c.Return(c.e.Unsqueeze(x, {d < 0 ? d + x.rank + 1 : d}));
+  ir::Value* x = c.tensor("self");
+  Ints dims = {c.dim("dim", x->rank() + 1)};  // of each, the last first
+  for (const ir::Node* n = x->producer();
+       n && n->op_name() == "aten.unsqueeze.default" && x->users().size() == 1 && !n->graph()->IsOutput(x);
+       n = x->producer()) {
+    ir::ArgReader of(*n);
+    const int dim = of.dim("dim", x->rank());
+    ir::Value* const self = of.tensor("self");
+    if (!of.ok()) break;
+    dims.push_back(dim);
+    x = self;
+  }
+  for (size_t i = dims.size(); i-- > 0;)  // where those behind it move it to
+    for (size_t j = i; j-- > 0;) dims[i] += dims[j] <= dims[i];
+  std::sort(dims.begin(), dims.end());
+  c.Return(c.e.Unsqueeze(c.value(x), dims));
 }
 // Only dims whose size is 1 go; a symbolic size was guarded to be different from 1 unless the result says otherwise.
 void SqueezeDims(LoweringContext& c, const std::vector<int>& dims) {

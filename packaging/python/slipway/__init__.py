@@ -10,7 +10,7 @@ Conversions run in a process of their own: what a damaged file could do ends the
 """
 
 from ._backend import backend
-from ._commands import diff, inspect, minify, quantize, run, shapes, unpack, verify
+from ._commands import diff, doctor, inspect, minify, quantize, run, shapes, unpack, verify
 from ._compile import Compiled, compile
 from ._convert import convert
 from ._model import Model, ModelError, Value, load
@@ -18,8 +18,8 @@ from ._program import Diagnostic, Report, Result, SlipwayError, program, run_com
 
 __all__ = [
     "Compiled", "Diagnostic", "Model", "ModelError", "Report", "Result", "SlipwayError", "Value", "backend", "compile",
-    "convert", "diff", "inspect", "load", "minify", "program", "quantize", "run", "run_command", "shapes", "unpack",
-    "verify", "__version__",
+    "convert", "diff", "doctor", "inspect", "load", "minify", "program", "quantize", "run", "run_command", "shapes",
+    "unpack", "verify", "__version__",
 ]  # fmt: skip
 
 

@@ -36,6 +36,20 @@ def diff(
     return report("diff", [a, b], flags, json=True, no_is_answer=True)
 
 
+def doctor(
+    *,
+    python: StrPath | None = None,
+) -> Report:
+    """Say what of this machine slipway works with, and what is in its way.
+
+    python  the Python to look at; python3 and python of PATH, as for verify, if not said
+    """
+    flags: dict[str, Option] = {
+        "python": python,
+    }
+    return report("doctor", [], flags, json=True, no_is_answer=True)
+
+
 def inspect(
     file: StrPath,
     *,
@@ -118,7 +132,7 @@ def minify(
         "max_time": max_time,
         "max_probes": max_probes,
     }
-    return report("minify", [source], flags, json=False)
+    return report("minify", [source], flags, json=True)
 
 
 def quantize(
@@ -176,6 +190,7 @@ def quantize(
     names: Literal["file", "transformers"] | None = None,
     no_extra_files: bool = False,
     html: StrPath | None = None,
+    junit: StrPath | None = None,
     threads: int | None = None,
     rank: int | None = None,
     world_size: int | None = None,
@@ -305,6 +320,7 @@ def quantize(
                             the source. For safetensors
     html                    with --quantize: a page, too: sizes, errors by layer, what a budget chose among;
                             docs/pages.md. For onnx, pt2, so, native-pt2, safetensors
+    junit                   with --quantize: JUnit XML, a test case a weight. For onnx, pt2, so, native-pt2, safetensors
     threads                 with --quantize: how many threads; as many as run takes if not said. For onnx, pt2, so,
                             native-pt2, safetensors
     rank                    with --quantize and --world-size: of several processes that write one folder, which this is.
@@ -375,6 +391,7 @@ def quantize(
         "names": names,
         "no_extra_files": no_extra_files,
         "html": html,
+        "junit": junit,
         "threads": threads,
         "rank": rank,
         "world_size": world_size,
@@ -493,7 +510,7 @@ def unpack(
         "max_output": max_output,
         "dry_run": dry_run,
     }
-    return report("unpack", [source], flags, json=False)
+    return report("unpack", [source], flags, json=True)
 
 
 def verify(
@@ -514,6 +531,7 @@ def verify(
     timeout: float | None = None,
     plugin: StrPath | None = None,
     threads: int | None = None,
+    junit: StrPath | None = None,
 ) -> Report:
     """Run two models on the same inputs and compare what they give: exit 0 where they agree, 1 where not.
 
@@ -535,6 +553,7 @@ def verify(
     timeout          seconds that onnxruntime may take
     plugin           a shared library with kernels of your own (slipway_kernel.h), whose code is run
     threads          threads at once; 0: as for run
+    junit            a file to write as JUnit XML: a test case an output
     """
     flags: dict[str, Option] = {
         "inputs": inputs,
@@ -551,5 +570,6 @@ def verify(
         "timeout": timeout,
         "plugin": plugin,
         "threads": threads,
+        "junit": junit,
     }
     return report("verify", [a, b], flags, json=True, no_is_answer=True)

@@ -66,6 +66,7 @@ class ConvertFlags(TypedDict, total=False):
     names: Literal["file", "transformers"] | None
     no_extra_files: bool | None
     html: StrPath | None
+    junit: StrPath | None
     threads: int | None
     rank: int | None
     world_size: int | None
@@ -108,6 +109,7 @@ class CompileFlags(TypedDict, total=False):
     save_config: StrPath | None
     require_all: bool | None
     html: StrPath | None
+    junit: StrPath | None
     metadata: str | Sequence[str] | Mapping[str, object] | None
     check_crc: bool | None
     max_output: int | str | None

@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import importlib
 import io
+import math
+import operator
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -192,6 +194,46 @@ def _without_values(torch: Any, tensors: Mapping[str, Any], lent: dict[str, Any]
     return out
 
 
+def _with_known_operators(torch: Any, module: Any) -> Any:
+    """The graph with ceilings and floors of symbolic quotients, which torch.export.save does not know, as divisions of
+    integers: ceil(a / b) is -(-a // b). The module itself where it has none."""
+    rounded = (math.ceil, math.floor)
+
+    def quotient(node: Any) -> Any:
+        of = node.args[0] if node.op == "call_function" and node.target in rounded else None
+        known = isinstance(of, torch.fx.Node) and of.target is operator.truediv
+        return of if known and all(_is_whole(torch, x) for x in of.args) else None
+
+    if not any(quotient(node) is not None for node in module.graph.nodes):
+        return module
+    graph = copy.deepcopy(module.graph)
+    for node in list(graph.nodes):
+        of = quotient(node)
+        if of is None:
+            continue
+        a, b = of.args
+        up = node.target is math.ceil
+        with graph.inserting_before(node):
+            steps = [(operator.neg, lambda v: (v,))] if up else []
+            value = a
+            for target, arguments in [*steps, (operator.floordiv, lambda v: (v, b)), *steps]:
+                made = graph.call_function(target, arguments(value))
+                numbers = [x.meta["val"] if isinstance(x, torch.fx.Node) else x for x in made.args]
+                made.meta = {**node.meta, "val": target(*numbers)}
+                value = made
+        node.replace_all_uses_with(value)
+        graph.erase_node(node)
+    graph.eliminate_dead_code(lambda node: node.target is not operator.truediv)
+    made = torch.fx.GraphModule(module, graph)
+    made.meta.update(module.meta)
+    return made
+
+
+def _is_whole(torch: Any, x: Any) -> bool:
+    value = x.meta.get("val") if isinstance(x, torch.fx.Node) else x
+    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
+
+
 def graph_bytes(program: Any, samples: bool = True) -> tuple[bytes, dict[str, Any]]:
     """What torch.export.save() writes of the program without values of weights, and the weights whose values are to
     come. With `samples` the example inputs as well."""
@@ -199,6 +241,7 @@ def graph_bytes(program: Any, samples: bool = True) -> tuple[bytes, dict[str, An
     lent: dict[str, Any] = {}
     light = copy.copy(program)
     light._state_dict = _without_values(torch, program.state_dict, lent)
+    light._graph_module = _with_known_operators(torch, program.graph_module)
     light._constants = _without_values(torch, program.constants, lent)
     if not samples:
         light._example_inputs = None

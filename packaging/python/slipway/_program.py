@@ -49,7 +49,7 @@ class Result:
     """What a conversion came to."""
 
     output: Path
-    report: Mapping[str, Any]  # schemas/convert.schema.json; of quantize(), schemas/… as `quantize --json` prints it
+    report: Mapping[str, Any]  # schemas/convert.schema.json; of quantize() schemas/quantize.schema.json
     diagnostics: Sequence[Diagnostic] = field(default=())  # warnings and notes
 
 
