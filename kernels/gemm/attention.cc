@@ -3,7 +3,8 @@
 // softmax: Milakov and Gimelshein, 2018). A block of keys and values is packed for several blocks of queries, a group,
 // which meet it one after the other. Keys that a mask of false or -inf hides from all queries of a block, such as those
 // that a cache has not written yet or that a sliding window has left behind, are not read. Sums are f32; operands are
-// f32 or narrower.
+// f32 or narrower. Queries, keys and values of bf16 are multiplied as such where the processor has instructions for it,
+// and so are weights, rounded to bf16.
 //
 // Keys and values of `quant_attention` are int8 or float8, each row with a scale. For a few queries codes are widened
 // in registers, and scales multiply scores and weights; for many a block is dequantized before it is packed. Query
@@ -16,7 +17,9 @@
 
 #include "kernels/convert.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/packing.h"
 #include "kernels/gemm/product.h"
+#include "kernels/isa/bf16_gemm.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
 #include "kernels/strided_iterator.h"
@@ -114,14 +117,18 @@ struct AttentionShape {
 class Attention {
  public:
   // Takes its memory from `scratch`; where that counts, products count theirs and nothing else may be called.
-  Attention(const AttentionShape& shape, const Tensor& k, const Tensor& v, bool quantized, Scratch& scratch)
-      : s_(shape), scratch_(scratch), scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
+  Attention(const AttentionShape& shape, const Tensor& q, const Tensor& k, const Tensor& v, bool quantized,
+            Scratch& scratch)
+      : s_(shape), scratch_(scratch), halves_(MultipliesBf16(shape, q, k, v)),
+        scales_queries_(!halves_ || IsPowerOfTwo(shape.scale)),
+        scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
         scaled_(scratch.Take<float>(s_.group * s_.block_queries * s_.width)),
         result_(scratch.Take<float>(s_.group * s_.block_queries * s_.out_width)),
         keys_(s_.packs() ? scratch.Take<float>(Panels(s_.block_keys) * s_.width) : nullptr),
         values_(s_.packs() ? scratch.Take<float>(Panels(s_.out_width) * s_.block_keys) : nullptr),
+        weights_(halves_ ? scratch.Take<uint16_t>(s_.block_queries * Even(s_.block_keys)) : nullptr),
         most_(scratch.Take<float>(s_.group * s_.block_queries)), sum_(scratch.Take<float>(s_.group * s_.block_queries)),
-        mask_row_(scratch.Take<float>(s_.block_keys)),
+        mask_row_(scratch.Take<float>(std::max(s_.block_keys, s_.width))),
         scales_(quantized ? scratch.Take<float>(s_.block_keys) : nullptr),
         wide_(quantized && s_.packs() ? scratch.Take<float>(s_.block_keys * std::max(s_.width, s_.out_width))
                                       : nullptr) {
@@ -152,6 +159,15 @@ class Attention {
 
  private:
   static int64_t Panels(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+  static int64_t Even(int64_t n) { return n + n % 2; }
+  static bool IsPowerOfTwo(float x) {
+    int exponent;
+    return std::frexp(x, &exponent) == 0.5f;
+  }
+  static bool MultipliesBf16(const AttentionShape& s, const Tensor& q, const Tensor& k, const Tensor& v) {
+    return s.packs() && s.width % 2 == 0 && s.block_keys > 1 && q.dtype == DType::kBF16 && k.dtype == DType::kBF16 &&
+           v.dtype == DType::kBF16 && BestBf16Gemm() != nullptr;
+  }
 
   // Keys that queries before `end` see: none after the last of these.
   int64_t Seen(int64_t end) const { return s_.causal ? std::min(s_.keys, end) : s_.keys; }
@@ -162,8 +178,9 @@ class Attention {
     GemmParams g;
     g.m = rows, g.n = n, g.k = s_.width;
     g.a = {scaled_ + at * s_.width, DType::kF32, s_.width, 1};
+    if (halves_) g.a = {queries() + at * s_.width, DType::kBF16, s_.width, 1};
     g.packed = s_.packs();
-    g.b = g.packed ? MatrixRef{keys_, DType::kF32, s_.width, 0} : keys;
+    g.b = g.packed ? MatrixRef{keys_, halves_ ? DType::kBF16 : DType::kF32, s_.width, 0} : keys;
     g.c = scores_, g.c_stride = n;
     return g;
   }
@@ -173,6 +190,10 @@ class Attention {
     g.a = {scores_, DType::kF32, n, 1};
     g.packed = s_.packs();
     g.b = g.packed ? MatrixRef{values_, DType::kF32, packed_rows, 0} : values;
+    if (halves_) {
+      g.k = Even(n);
+      g.a = {weights_, DType::kBF16, g.k, 1}, g.b = {values_, DType::kBF16, Even(packed_rows), 0};
+    }
     g.c = result_ + at * s_.out_width, g.c_stride = s_.out_width;
     return g;
   }
@@ -180,8 +201,12 @@ class Attention {
   void Begin(const Plane& q, int64_t first, int64_t count) {
     begun_.fill(false);
     for (int64_t i = 0; i < count; ++i) {
-      float* row = scaled_ + i * s_.width;
       const char* from = q.Row(first + i);
+      if (halves_) {
+        QueryOfBf16(from, q.column, queries() + i * s_.width);
+        continue;
+      }
+      float* row = scaled_ + i * s_.width;
       if (q.dtype != DType::kF32 || q.column != 1) {
         LoadRow<float>(from, q.dtype, q.column, s_.width, q.dtype, row);
         from = reinterpret_cast<const char*>(row);
@@ -190,6 +215,13 @@ class Attention {
     }
     std::fill_n(most_, count, -kInf);
     std::fill_n(sum_, count, 0.0f);
+  }
+  uint16_t* queries() const { return reinterpret_cast<uint16_t*>(scaled_); }
+  void QueryOfBf16(const char* from, int64_t column, uint16_t* to) {
+    float* const row = mask_row_;  // room for a row: block_keys or width, see the constructor
+    LoadRow<float>(from, DType::kBF16, column, s_.width, DType::kBF16, row);
+    if (scales_queries_) Times(row, s_.scale, s_.width, row);
+    isa_.elementwise.convert_from_f32(row, to, DType::kBF16, s_.width);
   }
   // `rows` queries of the group from `at` on meet the keys and values from j on.
   void Meet(const Rows& k, const Rows& v, const Plane& mask, int64_t first, int64_t at, int64_t rows, int64_t j) {
@@ -209,12 +241,19 @@ class Attention {
     } else {
       GemmF32(Scores(at, rows, n, {k.plane.Row(j), k.plane.dtype, k.plane.column, k.plane.row}), nullptr, scratch_);
     }
+    if (!scales_queries_) isa_.elementwise.scale(scores_, s_.scale, rows * n);
     if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
     for (int64_t i = 0; i < rows; ++i) Weights(mask, first, at + i, scores_ + i * n, j, n, !begun);
     if (codes) {
       TimesScales(v.scales, j, n, rows);
       isa_.attention.combine(scores_, rows, v.plane.Codes(j), n, s_.out_width, begun, result_ + at * s_.out_width);
     } else {
+      if (halves_)
+        for (int64_t i = 0; i < rows; ++i) {
+          uint16_t* const to = weights_ + i * Even(n);
+          isa_.elementwise.convert_from_f32(scores_ + i * n, to, DType::kBF16, n);
+          if (n % 2 != 0) to[n] = 0;
+        }
       GemmParams result = Result(at, rows, n, v.plane.Matrix(j), s_.KeysFrom(j));
       result.accumulate = begun;
       GemmF32(result, nullptr, scratch_);
@@ -262,10 +301,19 @@ class Attention {
     const std::array<const char*, 2> at = {k.plane.Row(j), v.plane.Row(j)};
     if (at == packed_) return;
     const int64_t n = s_.KeysFrom(j);
+    packed_ = at;
+    if (halves_) {
+      PackPanels({at[0], DType::kBF16, k.plane.column, k.plane.row}, s_.width, n, 0, Panels(n) / kPanel, keys_);
+      auto* to = reinterpret_cast<uint16_t*>(values_);
+      for (int64_t panel = 0; panel < Panels(s_.out_width) / kPanel; ++panel, to += Even(n) * kPanel) {
+        PackPanels(v.plane.Matrix(j), n, s_.out_width, panel, panel + 1, to);
+        if (n % 2 != 0) std::fill_n(to + n * kPanel, kPanel, uint16_t{0});
+      }
+      return;
+    }
     const Plane keys = Floats(k, j, n, s_.width);
     isa_.gemm.pack({keys.at, keys.dtype, keys.column, keys.row}, s_.width, n, keys_);
     isa_.gemm.pack(Floats(v, j, n, s_.out_width).Matrix(0), n, s_.out_width, values_);
-    packed_ = at;
   }
 
   // What is added to scores; a mask of bools says which stay.
@@ -307,7 +355,10 @@ class Attention {
 
   const AttentionShape& s_;
   Scratch& scratch_;
+  const bool halves_;          // products are of bf16: scaled_, keys_ and values_ hold such
+  const bool scales_queries_;  // otherwise scores are scaled: bf16 would round
   float *const scores_, *const scaled_, *const result_, *const keys_, *const values_;
+  uint16_t* const weights_;  // of `rows` queries, rows filled up to an even number; null unless halves_
   float *const most_, *const sum_, *const mask_row_;
   float *const scales_, *const wide_;  // of a block; null where keys and values are floats
   std::array<const char*, 2> packed_ = {};
@@ -389,7 +440,7 @@ const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& 
   // Groups of one head after the other, so that its keys stay near.
   ParallelFor(*c.scratch, c.workers, heads.numel() * shape.groups, 1,
               [&](int64_t first, int64_t last, Scratch& scratch) {
-                Attention attention(shape, k, v, kQuantized, scratch);
+                Attention attention(shape, q, k, v, kQuantized, scratch);
                 if (scratch.querying()) return;
                 Positions<0> head(heads, {}, first / shape.groups);
                 auto plane = [&](const Tensor& t) -> Plane {

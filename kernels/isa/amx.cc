@@ -337,17 +337,18 @@ void Block(const GemmParams& g, int64_t i, int64_t rows, const uint32_t* pairs, 
 
 void Gemm(const GemmParams& g, float* workspace) {
   int64_t configured = 0;
-  ForEachPairedBlock(g, workspace, [&](const uint32_t* pairs, int panels, int64_t j, int64_t p, int64_t depth) {
-    for (int64_t i = 0; i < g.m; i += tiles::kBlockRows) {
-      const int64_t rows = Min(tiles::kBlockRows, g.m - i);
-      if (rows != configured) tiles::Configure(rows, tiles::kBytes);
-      configured = rows;
-      for (int c = 0; c < panels; c += 2)
-        tiles::WithTiles(rows, (panels - c) * kPanel, [&]<int R, int C>() {
-          Block<R, C>(g, i, rows, pairs + c * kPanel, int64_t{panels} * kPanel * 4, p, depth, j + c * kPanel);
-        });
-    }
-  });
+  ForEachPairedBlock(
+      g, workspace, [&](const uint32_t* pairs, int panels, int64_t j, int64_t p, int64_t depth, const NextBlock&) {
+        for (int64_t i = 0; i < g.m; i += tiles::kBlockRows) {
+          const int64_t rows = Min(tiles::kBlockRows, g.m - i);
+          if (rows != configured) tiles::Configure(rows, tiles::kBytes);
+          configured = rows;
+          for (int c = 0; c < panels; c += 2)
+            tiles::WithTiles(rows, (panels - c) * kPanel, [&]<int R, int C>() {
+              Block<R, C>(g, i, rows, pairs + c * kPanel, int64_t{panels} * kPanel * 4, p, depth, j + c * kPanel);
+            });
+        }
+      });
   _tile_release();
 }
 

@@ -34,13 +34,15 @@ SLIPWAY_INLINE __m512i Word(const uint16_t* p) {
 
 template <int R, int C>
 __attribute__((noinline)) void Tile(const uint16_t* a, int64_t a_stride, const uint32_t* b, int64_t depth, float* c,
-                                    int64_t c_stride, int64_t n, const float* bias, bool add) {
+                                    int64_t c_stride, int64_t n, const float* bias, bool add, const char* fetch,
+                                    int64_t fetch_step) {
   __m512 sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int j = 0; j < C; ++j) sum[r][j] = _mm512_setzero_ps();
-  for (int64_t p = 0; p < depth; p += 2, b += kPanel * C) {
+  for (int64_t p = 0; p < depth; p += 2, b += kPanel * C, fetch += fetch_step) {
+    PrefetchOnce(fetch);
     __m512i w[C];
 #pragma GCC unroll 8
     for (int j = 0; j < C; ++j) w[j] = _mm512_loadu_si512(b + j * kPanel);
@@ -66,14 +68,18 @@ __attribute__((noinline)) void Tile(const uint16_t* a, int64_t a_stride, const u
 }
 
 template <int C>
-void Rows(const GemmParams& g, const uint32_t* b, int64_t p, int64_t depth, int64_t j) {
+void Rows(const GemmParams& g, const uint32_t* b, int64_t p, int64_t depth, int64_t j, const NextBlock& next) {
   const auto* a = static_cast<const uint16_t*>(g.a.data) + p;
   const float* bias = p == 0 && g.bias != nullptr ? g.bias + j : nullptr;
   const bool add = p > 0 || g.accumulate;
   int64_t i = 0;
+  int64_t piece = 0;  // of the next block: each tile prefetches one, a line a step
   auto tile = [&]<int R>() {
-    for (; i + R <= g.m; i += R)
-      Tile<R, C>(a + i * g.a.row, g.a.row, b, depth, g.c + i * g.c_stride + j, g.c_stride, g.n - j, bias, add);
+    for (; i + R <= g.m; i += R, ++piece) {
+      const bool fetches = piece < next.panels;
+      Tile<R, C>(a + i * g.a.row, g.a.row, b, depth, g.c + i * g.c_stride + j, g.c_stride, g.n - j, bias, add,
+                 fetches ? next.at + piece * next.step : reinterpret_cast<const char*>(b), fetches ? 64 : 0);
+    }
   };
   tile.template operator()<kRows>();
   tile.template operator()<3>();
@@ -81,14 +87,15 @@ void Rows(const GemmParams& g, const uint32_t* b, int64_t p, int64_t depth, int6
 }
 
 void Gemm(const GemmParams& g, float* workspace) {
-  ForEachPairedBlock(g, workspace, [&](const uint32_t* pairs, int panels, int64_t j, int64_t p, int64_t depth) {
-    switch (panels) {
-      case 1: return Rows<1>(g, pairs, p, depth, j);
-      case 2: return Rows<2>(g, pairs, p, depth, j);
-      case 3: return Rows<3>(g, pairs, p, depth, j);
-      default: return Rows<4>(g, pairs, p, depth, j);
-    }
-  });
+  ForEachPairedBlock(
+      g, workspace, [&](const uint32_t* pairs, int panels, int64_t j, int64_t p, int64_t depth, const NextBlock& next) {
+        switch (panels) {
+          case 1: return Rows<1>(g, pairs, p, depth, j, next);
+          case 2: return Rows<2>(g, pairs, p, depth, j, next);
+          case 3: return Rows<3>(g, pairs, p, depth, j, next);
+          default: return Rows<4>(g, pairs, p, depth, j, next);
+        }
+      });
 }
 
 }  // namespace

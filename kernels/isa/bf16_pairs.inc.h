@@ -36,7 +36,19 @@ void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {
   }
 }
 
-// Calls f(pairs, panels, j, p, depth) for blocks of b: columns from j on, rows [p, p + depth). A pair of rows is
+// A block of b that is paired next, to prefetch: of bf16, pieces of as many bytes, one a panel.
+struct NextBlock {
+  const char* at = nullptr;
+  int64_t panels = 0, bytes = 0, step = 0;  // of a piece; from one to the next
+};
+NextBlock BlockAt(const GemmParams& g, int64_t j, int64_t p) {
+  if (g.b.dtype != DType::kBF16 || j >= g.n) return {};
+  const int64_t depth = g.k - p < kDepth ? g.k - p : kDepth, left = (g.n - j + kPanel - 1) / kPanel;
+  return {static_cast<const char*>(g.b.data) + 2 * (j * g.b.row + p * kPanel), left < kPanels ? left : kPanels,
+          2 * depth * kPanel, 2 * kPanel * g.b.row};
+}
+
+// Calls f(pairs, panels, j, p, depth, next) for blocks of b: columns from j on, rows [p, p + depth). A pair of rows is
 // `panels` · kPanel words; there are zeros behind the last, up to a multiple of kDepthOfTile rows.
 template <typename F>
 SLIPWAY_INLINE void ForEachPairedBlock(const GemmParams& g, float* workspace, F f) {
@@ -54,7 +66,7 @@ SLIPWAY_INLINE void ForEachPairedBlock(const GemmParams& g, float* workspace, F 
       const int64_t whole = (depth + kDepthOfTile - 1) / kDepthOfTile * kDepthOfTile;
       __builtin_memset(pairs + depth / 2 * panels * kPanel, 0,
                        static_cast<size_t>((whole - depth) / 2 * panels * kPanel) * sizeof *pairs);
-      f(pairs, panels, j, p, depth);
+      f(pairs, panels, j, p, depth, p + kDepth < g.k ? BlockAt(g, j, p + kDepth) : BlockAt(g, j + kPanels * kPanel, 0));
     }
   }
 }
