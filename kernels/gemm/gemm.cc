@@ -65,11 +65,13 @@ class Split {
     if (by_rows_) {
       part.a.data = Advance(g_.a, begin * g_.a.row);
       part.c = g_.c + begin * g_.c_stride;
+      if (g_.rounded != nullptr) part.rounded = g_.rounded + begin * g_.rounded_stride;
       return part;
     }
     part.b.data = Advance(g_.b, begin * (g_.packed ? g_.b.row : g_.b.column));
     part.c = g_.c + begin * g_.c_column_stride;
     if (g_.bias != nullptr) part.bias = g_.bias + begin;
+    if (g_.rounded != nullptr) part.rounded = g_.rounded + begin;
     return part;
   }
 
@@ -99,6 +101,11 @@ void GemmF32(const GemmParams& g, const Workers* workers, Scratch& scratch) {
     float* const room = own.Take<float>(isa.gemm.workspace(part));
     if (!own.querying()) isa.gemm.run(part, room);
   });
+}
+
+bool RoundsToBf16(const GemmParams& g) {
+  const Bf16GemmMicrokernels* bf16 = Bf16For(g);
+  return bf16 != nullptr && bf16->rounds;
 }
 
 Loop F32GemmLoop(const GemmParams& g) {

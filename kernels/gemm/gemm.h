@@ -18,6 +18,8 @@ Loop GemmLoop(const GemmParams& g);
 Loop F32GemmLoop(const GemmParams& g);
 // The loops for sums of two bf16 where they take `g`, pointers apart; else null.
 const Bf16GemmMicrokernels* Bf16For(const GemmParams& g);
+// Whether that takes GemmParams::rounded.
+bool RoundsToBf16(const GemmParams& g);
 
 }  // namespace slipway::kernels
 

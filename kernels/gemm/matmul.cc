@@ -92,6 +92,8 @@ class FloatProduct {
       Place(a, p_.a, left, &g.a);
       Place(b, p_.b, right, &g.b);
       g.c = narrow() ? product : reinterpret_cast<float*>(to);
+      const bool rounds = out.dtype == DType::kBF16 && out.strides[p_.batch + 1] == 1 && RoundsToBf16(g);
+      if (rounds) g.rounded = reinterpret_cast<uint16_t*>(to), g.rounded_stride = out.strides[p_.batch];
       if (by_column) {
         LoadRow<float>(bias, p_.bias.dtype, p_.bias.strides[p_.batch + 1], p_.n, p_.bias.dtype, row);
         g.bias = row;
@@ -104,7 +106,7 @@ class FloatProduct {
         g.accumulate = true;
       }
       GemmF32(g, workers, scratch);
-      if (narrow())
+      if (narrow() && !rounds)
         for (int64_t r = 0; r < p_.m; ++r)
           StoreRow<float>(product + r * p_.n, p_.n, to + r * out.strides[p_.batch] * ByteSize(out.dtype), out.dtype,
                           out.strides[p_.batch + 1]);

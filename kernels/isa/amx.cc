@@ -372,7 +372,7 @@ const Int8GemmMicrokernels kInt8GemmAmx = {
     .split_int8_gemm = [](const SplitInt8GemmParams& g) { kInt8GemmAvx512Vnni.split_int8_gemm(g); },
 };
 extern const Bf16GemmMicrokernels kBf16GemmAmx;
-const Bf16GemmMicrokernels kBf16GemmAmx = {"amx", bf16::Supports, bf16::Workspace, bf16::Gemm};
+const Bf16GemmMicrokernels kBf16GemmAmx = {"amx", bf16::Supports, bf16::Workspace, bf16::Gemm, false};
 
 }  // namespace slipway::kernels
 #endif

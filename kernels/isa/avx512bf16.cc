@@ -35,7 +35,7 @@ SLIPWAY_INLINE __m512i Word(const uint16_t* p) {
 template <int R, int C>
 __attribute__((noinline)) void Tile(const uint16_t* a, int64_t a_stride, const uint32_t* b, int64_t depth, float* c,
                                     int64_t c_stride, int64_t n, const float* bias, bool add, const char* fetch,
-                                    int64_t fetch_step) {
+                                    int64_t fetch_step, uint16_t* rounded, int64_t rounded_stride) {
   __m512 sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
@@ -63,7 +63,11 @@ __attribute__((noinline)) void Tile(const uint16_t* a, int64_t a_stride, const u
       float* to = c + r * c_stride + j * kPanel;
       if (add) sum[r][j] = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum[r][j]);
       if (bias != nullptr) sum[r][j] = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, bias + j * kPanel), sum[r][j]);
-      _mm512_mask_storeu_ps(to, mask, sum[r][j]);
+      if (rounded != nullptr)
+        _mm256_mask_storeu_epi16(rounded + r * rounded_stride + j * kPanel, mask,
+                                 reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sum[r][j])));
+      else
+        _mm512_mask_storeu_ps(to, mask, sum[r][j]);
     }
 }
 
@@ -73,12 +77,14 @@ void Rows(const GemmParams& g, const uint32_t* b, int64_t p, int64_t depth, int6
   const float* bias = p == 0 && g.bias != nullptr ? g.bias + j : nullptr;
   const bool add = p > 0 || g.accumulate;
   int64_t i = 0;
+  const bool rounds = g.rounded != nullptr && p + depth == g.k;
   int64_t piece = 0;  // of the next block: each tile prefetches one, a line a step
   auto tile = [&]<int R>() {
     for (; i + R <= g.m; i += R, ++piece) {
       const bool fetches = piece < next.panels;
       Tile<R, C>(a + i * g.a.row, g.a.row, b, depth, g.c + i * g.c_stride + j, g.c_stride, g.n - j, bias, add,
-                 fetches ? next.at + piece * next.step : reinterpret_cast<const char*>(b), fetches ? 64 : 0);
+                 fetches ? next.at + piece * next.step : reinterpret_cast<const char*>(b), fetches ? 64 : 0,
+                 rounds ? g.rounded + i * g.rounded_stride + j : nullptr, g.rounded_stride);
     }
   };
   tile.template operator()<kRows>();
@@ -104,7 +110,7 @@ extern const Bf16ConvMicrokernels kBf16ConvAvx512Bf16;
 const Bf16ConvMicrokernels kBf16ConvAvx512Bf16 = SLIPWAY_BF16_CONV_MICROKERNELS;
 
 extern const Bf16GemmMicrokernels kBf16GemmAvx512;
-const Bf16GemmMicrokernels kBf16GemmAvx512 = {"avx512bf16", Supports, Workspace, Gemm};
+const Bf16GemmMicrokernels kBf16GemmAvx512 = {"avx512bf16", Supports, Workspace, Gemm, true};
 
 }  // namespace slipway::kernels
 #endif

@@ -16,6 +16,7 @@ struct Bf16GemmMicrokernels {
   bool (*supports)(const GemmParams& g);
   int64_t (*workspace)(const GemmParams& g);  // floats, aligned to 64 bytes
   void (*run)(const GemmParams& g, float* workspace);
+  bool rounds;  // takes GemmParams::rounded
 };
 
 // Of this processor, capped as BestIsa(); null where it has none.

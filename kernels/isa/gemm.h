@@ -20,7 +20,8 @@ struct MatrixRef {
   int64_t row = 0, column = 0;
 };
 
-// c[m,n] = bias[n] + a[m,k] · b[k,n], or added to c. Accumulators are f32.
+// c[m,n] = bias[n] + a[m,k] · b[k,n], or added to c. Accumulators are f32. With `rounded`, what c would be goes there
+// as bf16 and c holds partial sums: of Bf16GemmMicrokernels that round.
 struct GemmParams {
   int64_t m = 0, n = 0, k = 0;
   MatrixRef a, b;
@@ -28,6 +29,8 @@ struct GemmParams {
   int64_t c_stride = 0, c_column_stride = 1;
   const float* bias = nullptr;  // n, or null
   bool accumulate = false;      // c += a · b; there is no bias then
+  uint16_t* rounded = nullptr;  // rows are rounded_stride elements apart
+  int64_t rounded_stride = 0;
   // b is packed ([n / kPanel][b.row][kPanel], gemm/packing.h) with b.row >= k rows, of which the first k count.
   bool packed = false;
   bool b_is_bf16 = false;  // b's elements are exact in bf16, whatever dtype they are stored in
