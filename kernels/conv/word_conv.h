@@ -377,7 +377,10 @@ class WordConv {
     const int64_t width = (tiles - 1) * g_.stride_x + g_.extent_x() + Ceil(loops_.DepthwiseBlock(), g_.channels);
     const int64_t pixel = copied ? g_.channels * kBytes : x_.pixel, row_bytes = width * pixel;
     const int64_t rows_at_once = std::clamp<int64_t>(kCopyBytes / (row_bytes * g_.stride_y), 1, g_.out_y);
-    const int64_t blocks = copied ? Ceil(g_.out_y, rows_at_once) : g_.out_y, held = Ceil(g_.out_y, blocks);
+    const int64_t threads = workers_ != nullptr ? workers_->threads : 1;
+    const int64_t blocks = copied ? std::min(g_.out_y, std::max(Ceil(g_.out_y, rows_at_once), Ceil(threads, g_.batch)))
+                                  : g_.out_y,
+                  held = Ceil(g_.out_y, blocks);
     ParallelFor(scratch, workers_, g_.batch * blocks, 1, [&](int64_t first, int64_t last, Scratch& own) {
       const uint8_t** const rows = own.Take<const uint8_t*>(g_.height);
       const int64_t copy_rows = (held - 1) * g_.stride_y + g_.height;
