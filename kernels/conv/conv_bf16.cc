@@ -33,6 +33,7 @@ class PairLoops {
   PairLoops(const WordGeometry& g, const Bf16Epilogue& after) : g_(g), after_(after) {}
 
   static int64_t PatchColumns() { return 12; }
+  static int64_t CopiedColumns() { return 56; }
   static int64_t DepthwiseBlock() { return BestBf16Conv().depthwise_block; }
   static int64_t DepthwisePixels() { return BestBf16Conv().depthwise_pixels; }
   static int64_t WidenedElements(int64_t, int64_t depth) { return BestBf16Conv().widened_columns * depth; }

@@ -61,6 +61,8 @@ class ByteLoops {
 
   // What is widened is patches as well.
   static int64_t PatchColumns() { return WidenedElements(1, 4) == 0 ? 12 : 0; }
+  // Of bytes, tiles at borders copy what they read in less time.
+  static int64_t CopiedColumns() { return 0; }
   static int64_t DepthwiseBlock() { return BestInt8Conv().depthwise_block; }
   static int64_t DepthwisePixels() { return BestInt8Conv().depthwise_pixels; }
   static int64_t WidenedElements(int64_t pixels, int64_t depth) {

@@ -13,6 +13,7 @@
 //     void Dwconv(DwconvParams& p, int64_t element);                 // `element` elements into the result
 //     const Weight* ArrangeDepthwise(const Geometry& g, const Weight* weights, Scratch& scratch);
 //     int64_t PatchColumns();                                        // images that are narrower become patches
+//     int64_t CopiedColumns();                                       // depthwise images up to these are copied first
 //     int64_t DepthwiseBlock(), DepthwisePixels();                   // channels and pixels of a tile of Dwconv
 //   };
 //
@@ -143,7 +144,6 @@ class WordConv {
  private:
   static constexpr int64_t kBlockBytes = 256 << 10;  // of image and result that stay in the second-level cache
   static constexpr int64_t kCopyBytes = 128 << 10;   // of a padded copy
-  static constexpr int64_t kCopiedColumns = 56;      // depthwise ones as narrow as this are copied with their borders
   static constexpr int64_t kSlack = 64;              // bytes behind a copy that may be read
   static constexpr int64_t kMaxPlanes = 4;           // images of so few channels may stay planes
 
@@ -372,7 +372,7 @@ class WordConv {
     const Weight* const weights = loops_.ArrangeDepthwise(g_, weights_, scratch);
     // Of narrow images, whose tiles are at a border for the most part, a copy: whole tiles and blocks may be read of
     // it.
-    const bool copied = g_.padded() && g_.dilation_y == 1 && g_.dilation_x == 1 && g_.out_x <= kCopiedColumns;
+    const bool copied = g_.padded() && g_.dilation_y == 1 && g_.dilation_x == 1 && g_.out_x <= loops_.CopiedColumns();
     const int64_t tiles = Ceil(g_.out_x, loops_.DepthwisePixels()) * loops_.DepthwisePixels();
     const int64_t width = (tiles - 1) * g_.stride_x + g_.extent_x() + Ceil(loops_.DepthwiseBlock(), g_.channels);
     const int64_t pixel = copied ? g_.channels * kBytes : x_.pixel, row_bytes = width * pixel;
