@@ -141,15 +141,17 @@ void Check(const Case& k, unsigned seed) {
           if (k.activation == Activation::kHardSwish) y = y * std::min(std::max(y + 3, 0.0), 6.0) / 6;
           if (k.post) y = y * double{post_scale[at]} + double{post_bias[at]} + double{Float(post.at(n, o, i, j))};
           const double got = Float(out.at(n, o, i, j));
-          if (std::isinf(y))
+          if (std::isinf(y)) {
             ASSERT_EQ(got, y) << "at " << n << ' ' << o << ' ' << i << ' ' << j;
-          else
+          } else {
             ASSERT_NEAR(got, y, std::abs(y) / 256 + 1e-5 * (1 + size))
                 << "at " << n << ' ' << o << ' ' << i << ' ' << j;
+          }
         }
-  if (k.to == kPartOfLast)  // what lies between pixels is not written
-    for (size_t i = static_cast<size_t>(k.o); i < out.data.size(); i += static_cast<size_t>(k.o + 5))
-      ASSERT_EQ(out.data[i], 0xffff);
+  // What lies between pixels is not written.
+  for (size_t i = static_cast<size_t>(k.o); k.to == kPartOfLast && i < out.data.size();
+       i += static_cast<size_t>(k.o + 5))
+    ASSERT_EQ(out.data[i], 0xffff);
 }
 
 TEST(ConvBf16, Pointwise) {
