@@ -3,7 +3,7 @@
 // patches, and how the work is cut. Loops are the arithmetic:
 //
 //   struct Loops {
-//     using Weight;                       // an element of the weights
+//     using Weight, Widened;              // an element of the weights; of the room that Igemm needs
 //     using IgemmParams, DwconvParams;    // parameters of its micro-kernels, but for what follows the sums
 //     static constexpr int64_t kBytes;    // of an element of the image
 //     uint8_t padding;                    // each byte of an element outside of the image
@@ -11,7 +11,7 @@
 //     int64_t WidenedElements(int64_t pixels, int64_t depth);        // room that Igemm needs
 //     void Igemm(IgemmParams& p, int64_t column, int64_t element);   // of columns from `column` on, which begin
 //     void Dwconv(DwconvParams& p, int64_t element);                 // `element` elements into the result
-//     const Weight* ArrangeDepthwise(const Geometry& g, const Weight* weights, Scratch& scratch);
+//     const Weight* ArrangeDepthwise(const WordGeometry& g, const Weight* weights, Scratch& scratch);
 //     int64_t PatchColumns();                                        // images that are narrower become patches
 //     int64_t CopiedColumns();                                       // depthwise images up to these are copied first
 //     int64_t DepthwiseBlock(), DepthwisePixels();                   // channels and pixels of a tile of Dwconv
@@ -38,6 +38,7 @@ namespace slipway::kernels {
 // The geometry of a convolution: checked sizes, and how its weights lie.
 struct WordGeometry {
   static constexpr int64_t kMaxSize = int64_t{1} << 30;  // of what is multiplied with another
+  static constexpr int64_t kMaxBehind = 16;              // padding behind an image smaller than that
   int64_t batch, channels, in_y, in_x, outs, out_y, out_x;
   int64_t groups, height, width, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
   int64_t per_word;  // channels of a word
@@ -78,7 +79,7 @@ struct WordGeometry {
     if (channels % groups != 0 || outs % groups != 0) return false;
     // What is behind the image may be more than what is before it.
     const auto inside = [](int64_t outputs, int64_t stride, int64_t extent, int64_t size, int64_t pad) {
-      return (outputs - 1) * stride <= size + 2 * pad && extent < kMaxSize;
+      return (outputs - 1) * stride <= size + 2 * pad && extent <= 2 * (size + 2 * pad) + kMaxBehind;
     };
     const __int128 depth = static_cast<__int128>(height) * width * (group_channels() + 4);
     return pad_y <= height * dilation_y && pad_x <= width * dilation_x &&
