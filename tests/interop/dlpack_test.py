@@ -238,7 +238,7 @@ def test_options_are_the_flags_of_convert(library, slipway):
         keys.add(key.decode())
         i += 1
     # What the functions' own arguments say, and how the command line reports.
-    assert flags - keys == {"help", "output", "diagnostics", "color", "quiet", "json"} and keys <= flags
+    assert flags - keys == {"help", "output", "diagnostics", "sarif", "color", "quiet", "json"} and keys <= flags
 
 
 LAYOUT = """

@@ -9,7 +9,7 @@ import io
 import math
 import operator
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ._library import Archive, Lent, not_supported, usage_error
@@ -194,15 +194,22 @@ def _without_values(torch: Any, tensors: Mapping[str, Any], lent: dict[str, Any]
     return out
 
 
+# A function and its operands behind the first.
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
 def _with_known_operators(torch: Any, module: Any) -> Any:
     """The graph with ceilings and floors of symbolic quotients, which torch.export.save does not know, as divisions of
     integers: ceil(a / b) is -(-a // b). The module itself where it has none."""
     rounded = (math.ceil, math.floor)
 
     def quotient(node: Any) -> Any:
-        of = node.args[0] if node.op == "call_function" and node.target in rounded else None
-        known = isinstance(of, torch.fx.Node) and of.target is operator.truediv
-        return of if known and all(_is_whole(torch, x) for x in of.args) else None
+        if node.op != "call_function" or node.target not in rounded:
+            return None
+        of = node.args[0]
+        if not isinstance(of, torch.fx.Node) or of.target is not operator.truediv:
+            return None
+        return of if all(_is_whole(torch, x) for x in of.args) else None
 
     if not any(quotient(node) is not None for node in module.graph.nodes):
         return module
@@ -214,10 +221,11 @@ def _with_known_operators(torch: Any, module: Any) -> Any:
         a, b = of.args
         up = node.target is math.ceil
         with graph.inserting_before(node):
-            steps = [(operator.neg, lambda v: (v,))] if up else []
+            negated: list[Step] = [(operator.neg, ())] if up else []
+            divided: Step = (operator.floordiv, (b,))
             value = a
-            for target, arguments in [*steps, (operator.floordiv, lambda v: (v, b)), *steps]:
-                made = graph.call_function(target, arguments(value))
+            for target, others in [*negated, divided, *negated]:
+                made = graph.call_function(target, (value, *others))
                 numbers = [x.meta["val"] if isinstance(x, torch.fx.Node) else x for x in made.args]
                 made.meta = {**node.meta, "val": target(*numbers)}
                 value = made
