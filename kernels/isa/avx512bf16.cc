@@ -1,6 +1,8 @@
 // Instruction set "avx512bf16": AVX-512 with sums of two bf16 products (BF16): GEMM and convolutions with twice as many
 // multiplications per step as f32. All other micro-kernels are avx512vnni's.
 #if defined(__x86_64__)
+// GCC 12's intrinsics begin with vectors that are not set (its bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <cstdint>
 
 #include <immintrin.h>

@@ -33,45 +33,76 @@ SLIPWAY_INLINE WordVec BroadcastPair(const uint8_t* p) {
   return word - WordVec{};
 }
 
-// What follows the sums of R rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r · V + v],
+// What follows the sums of rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r · V + v],
 // rows are `row` elements apart and begin with element `at` of the result.
 struct Bf16Store {
   const Bf16Epilogue& e;
   uint16_t* out;
 
+  // R rows: tiles do what is most common; all else is one function for all of them.
   template <int R, int V>
-  SLIPWAY_INLINE void Store(Vec* sum, int64_t j, int64_t n, int64_t at, int64_t row) const {
-    ApplyScaleBias<R, V>(e.sums.scale, e.sums.bias, j, n, sum);
-    if (e.residual != nullptr) Add<R, V>(e.residual, n, at, row, sum);
-    ApplyActivation<R * V>(e.sums, sum);
-    if (e.sums.post_scale != nullptr) [[unlikely]]
-      ApplyScaleBias<R, V>(e.sums.post_scale, e.sums.post_bias, j, n, sum);
-    if (e.post_residual != nullptr) [[unlikely]]
-      Add<R, V>(e.post_residual, n, at, row, sum);
-    auto* to = reinterpret_cast<BF16Bits*>(out + at);
-    if (V % 2 == 0 && n >= V * kLanes) [[likely]] {
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r, to += row)
-#pragma GCC unroll 4
-        for (int v = 0; v + 1 < V; v += 2) StoreTwo(to + v * kLanes, sum[r * V + v], sum[r * V + v + 1]);
-      return;
+  SLIPWAY_INLINE void Store(const Vec* sum, int64_t j, int64_t n, int64_t at, int64_t row) const {
+    if (V != 2 || n < V * kLanes || e.sums.scale == nullptr || e.sums.bias == nullptr ||
+        e.sums.activation != Activation::kClamp || e.residual != nullptr || has_post()) {
+      Vec held[(R * V + 3) / 4 * 4];
+#pragma GCC unroll 32
+      for (int i = 0; i < R * V; ++i) held[i] = sum[i];
+      return StoreRows<V>(held, R, j, n, at, row);
     }
+    const Vec scale[2] = {Load(e.sums.scale + j), Load(e.sums.scale + j + kLanes)},
+              bias[2] = {Load(e.sums.bias + j), Load(e.sums.bias + j + kLanes)};
+    const Vec low = Broadcast(e.sums.min), high = Broadcast(e.sums.max);
+    auto* to = reinterpret_cast<BF16Bits*>(out + at);
+    const auto result = [&](int i) __attribute__((always_inline)) {
+      return Min(high, Max(low, Fma(sum[i], scale[i % 2], bias[i % 2])));  // NaN stays
+    };
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r, to += row)
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v)
-        if (v == 0 || n > v * kLanes) StorePartial(to + v * kLanes, sum[r * V + v], Min(kLanes, n - v * kLanes));
+    for (int r = 0; r < R; ++r, to += row) StoreTwo(to, result(2 * r), result(2 * r + 1));
+  }
+
+  // `held` has room for a multiple of four vectors.
+  template <int V>
+  __attribute__((noinline)) void StoreRows(Vec* held, int64_t rows, int64_t j, int64_t n, int64_t at,
+                                           int64_t row) const {
+    const auto each = [&](auto f) __attribute__((always_inline)) {
+      int64_t place = at;
+      for (int64_t r = 0; r < rows; ++r, place += row) f(held + r * V, place);
+    };
+    each([&](Vec * sum, int64_t place) __attribute__((always_inline)) {
+      ApplyScaleBias<1, V>(e.sums.scale, e.sums.bias, j, n, sum);
+      Add<V>(e.residual, n, place, sum);
+    });
+    if (e.sums.activation != Activation::kNone)
+      for (int64_t i = 0; i < rows * V; i += 4) ApplyActivation<4>(e.sums, held + i);
+    if (has_post())
+      each([&](Vec * sum, int64_t place) __attribute__((always_inline)) {
+        if (e.sums.post_scale != nullptr) ApplyScaleBias<1, V>(e.sums.post_scale, e.sums.post_bias, j, n, sum);
+        Add<V>(e.post_residual, n, place, sum);
+      });
+    each([&](Vec * sum, int64_t place) __attribute__((always_inline)) {
+      auto* const to = reinterpret_cast<BF16Bits*>(out + place);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; v += 2) {
+        const int64_t left = n - v * kLanes;
+        if (v + 1 < V && left >= 2 * kLanes) {
+          StoreTwo(to + v * kLanes, sum[v], sum[v + 1 < V ? v + 1 : v]);
+          continue;
+        }
+        if (left > 0) StorePartial(to + v * kLanes, sum[v], Min(kLanes, left));
+        if (v + 1 < V && left > kLanes) StorePartial(to + (v + 1) * kLanes, sum[v + 1 < V ? v + 1 : v], left - kLanes);
+      }
+    });
   }
 
  private:
-  template <int R, int V>
-  SLIPWAY_INLINE void Add(const uint16_t* added, int64_t n, int64_t at, int64_t row, Vec* sum) const {
-    const auto* from = reinterpret_cast<const BF16Bits*>(added + at);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r, from += row)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        if (v == 0 || n > v * kLanes) sum[r * V + v] += LoadPartial(from + v * kLanes, Min(kLanes, n - v * kLanes));
+  bool has_post() const { return e.sums.post_scale != nullptr || e.post_residual != nullptr; }
+  template <int V>
+  SLIPWAY_INLINE void Add(const uint16_t* added, int64_t n, int64_t place, Vec* sum) const {
+    if (added == nullptr) return;
+    const auto* from = reinterpret_cast<const BF16Bits*>(added + place);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v)
+      if (n > v * kLanes) sum[v] += LoadPartial(from + v * kLanes, Min(kLanes, n - v * kLanes));
   }
 };
 
@@ -299,13 +330,14 @@ __attribute__((noinline)) void Bf16DwconvTile(const Bf16DwconvParams& g, const u
           for (int v = 0; v < 2; ++v) sum[(i - z) / S][v] = x.Add(sum[(i - z) / S][v], v, w + (z * 2 + v) * 2 * kLanes);
     }
   }
-  const Bf16Store to{g.after, static_cast<uint16_t*>(g.out)};
+  Vec held[2 * P];
 #pragma GCC unroll 8
-  for (int p = 0; p < P; ++p)
-    if (p < count) {
-      ChannelsInOrder(sum[p]);
-      to.Store<1, 2>(sum[p], c, n, (at + p) * g.out_pixel_stride + c, g.out_pixel_stride);
-    }
+  for (int p = 0; p < P; ++p) {
+    ChannelsInOrder(sum[p]);
+    held[2 * p] = sum[p][0], held[2 * p + 1] = sum[p][1];
+  }
+  Bf16Store{g.after, static_cast<uint16_t*>(g.out)}.StoreRows<2>(held, count, c, n, at * g.out_pixel_stride + c,
+                                                                 g.out_pixel_stride);
 }
 
 // The first n channels of a block from c on at kernel row y and a column; zeros outside of the image.
@@ -356,7 +388,7 @@ void Bf16DwconvAny(const Bf16DwconvParams& g) {
     const uint16_t* w = g.w;
     for (int64_t c = 0; c < g.channels; c += kBf16DwBlock) {
       const int64_t n = Min(kBf16DwBlock, g.channels - c);
-      Vec sum[2] = {};
+      Vec sum[4] = {};
       for (int64_t step = 0; step < steps; ++step)
         for (int64_t z = 0; z < g.width; ++z, w += 4 * kLanes) {
           const auto load = [&](int64_t y) __attribute__((always_inline)) {
@@ -366,7 +398,7 @@ void Bf16DwconvAny(const Bf16DwconvParams& g) {
           for (int v = 0; v < 2; ++v) sum[v] = x.Add(sum[v], v, w + v * 2 * kLanes);
         }
       ChannelsInOrder(sum);
-      to.Store<1, 2>(sum, c, n, at * g.out_pixel_stride + c, g.out_pixel_stride);
+      to.StoreRows<2>(sum, 1, c, n, at * g.out_pixel_stride + c, g.out_pixel_stride);
     }
   }
 }
