@@ -57,13 +57,6 @@ void RunPlanes(const ConvProblem& c, const Tensor& out, const Epilogue& e, const
   RunDirectNchw({c, o}, out, e, scratch);
 }
 
-// A dense NHWC image of these sizes.
-Tensor DenseNhwc(Tensor t) {
-  t.strides[1] = 1, t.strides[4] = t.sizes[1], t.strides[3] = t.strides[2] = t.sizes[1] * t.sizes[4];
-  t.strides[0] = t.strides[3] * t.sizes[3];
-  return t;
-}
-
 // The rows of an NHWC image as one.
 Tensor JoinImageRows(Tensor t) {
   t.sizes[4] *= t.sizes[3], t.sizes[3] = 1;
@@ -75,6 +68,12 @@ Tensor JoinImageRows(Tensor t) {
 bool ChannelsLast(const Tensor& t) {
   return t.rank == 5 && t.sizes[2] == 1 && (t.strides[1] == 1 || t.sizes[1] == 1) && t.strides[4] >= t.sizes[1] &&
          (t.sizes[3] == 1 || t.strides[3] == t.sizes[4] * t.strides[4]) && t.strides[0] >= 0;
+}
+
+Tensor DenseNhwc(Tensor t) {
+  t.strides[1] = 1, t.strides[4] = t.sizes[1], t.strides[3] = t.strides[2] = t.sizes[1] * t.sizes[4];
+  t.strides[0] = t.strides[3] * t.sizes[3];
+  return t;
 }
 
 bool UsesConvNhwc(const Tensor& x, const Tensor& w, const Tensor& out) {

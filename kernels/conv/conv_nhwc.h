@@ -10,6 +10,8 @@ namespace slipway::kernels {
 
 // Whether a tensor [n, c, 1, h, w] is NHWC: dense channels, pixels of a row evenly spaced, rows contiguous.
 bool ChannelsLast(const Tensor& t);
+// A dense NHWC tensor of these sizes, with what `t` has for data.
+Tensor DenseNhwc(Tensor t);
 
 // Whether a convolution is computed here: its output or its image is NHWC and not dense NCHW, or its filters are
 // packed.

@@ -28,6 +28,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/padded.h"
 #include "kernels/conv/work_partition.h"
 #include "kernels/scratch.h"
@@ -96,12 +97,6 @@ inline bool PixelsAreDense(const Tensor& t) {
   return (t.strides[1] == 1 || t.sizes[1] == 1) && t.strides[4] >= t.sizes[1] &&
          (t.sizes[3] == 1 || t.strides[3] >= t.sizes[4] * t.strides[4]);
 }
-// A dense tensor of these sizes with channels last, without data.
-inline Tensor DenseChannelsLast(Tensor t) {
-  t.strides[1] = 1, t.strides[4] = t.sizes[1], t.strides[3] = t.strides[2] = t.sizes[1] * t.sizes[4];
-  t.strides[0] = t.strides[3] * t.sizes[3];
-  return t;
-}
 
 template <typename Loops>
 class WordConv {
@@ -115,7 +110,7 @@ class WordConv {
   // Where the result is written: `out`, or a dense tensor with channels last that Run copies there.
   static Tensor ResultOf(const Tensor& out, Scratch& scratch) {
     if (PixelsAreDense(out)) return out;
-    Tensor to = DenseChannelsLast(out);
+    Tensor to = DenseNhwc(out);
     to.data = scratch.Take<char>(out.numel() * ByteSize(out.dtype));
     return to;
   }
@@ -168,7 +163,7 @@ class WordConv {
     x_.channels_last = PixelsAreDense(x);
     const bool planes = !x_.channels_last && g_.groups == 1 && g_.channels <= kMaxPlanes && x.strides[4] == 1;
     if (!x_.channels_last && !planes) {
-      t = DenseChannelsLast(x);
+      t = DenseNhwc(x);
       t.data = scratch.Take<char>(x.numel() * kBytes + kSlack);
       if (!scratch.querying()) CopyElements(x, t);
       x_.channels_last = true;

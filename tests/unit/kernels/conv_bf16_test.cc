@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "conv_image.h"
 #include "fenced_scratch.h"
 #include "gtest/gtest.h"
 #include "kernels/attributes.h"
@@ -35,26 +36,6 @@ uint16_t Bf16(float f) {  // toward zero
   return static_cast<uint16_t>(u >> 16);
 }
 
-enum Layout { kPlanes, kLast, kPartOfLast };
-
-struct Image {
-  Image(Layout layout, int64_t n, int64_t c, int64_t h, int64_t w) {
-    const int64_t pixel = layout == kPartOfLast ? c + 5 : c;
-    t.rank = 5, t.dtype = DType::kBF16;
-    const int64_t sizes[] = {n, c, 1, h, w};
-    std::copy_n(sizes, 5, t.sizes);
-    const int64_t planes[] = {c * h * w, h * w, h * w, w, 1}, last[] = {h * w * pixel, 1, 0, w * pixel, pixel};
-    std::copy_n(layout == kPlanes ? planes : last, 5, t.strides);
-    data.resize(static_cast<size_t>(n * h * w * pixel - (layout == kPartOfLast ? 5 : 0)));
-    t.data = data.data();
-  }
-  uint16_t& at(int64_t n, int64_t c, int64_t y, int64_t x) {
-    return data[static_cast<size_t>(n * t.strides[0] + c * t.strides[1] + y * t.strides[3] + x * t.strides[4])];
-  }
-  std::vector<uint16_t> data;
-  Tensor t;
-};
-
 struct Case {
   int64_t n = 1, c = 1, o = 1, groups = 1, h = 1, w = 1, ky = 1, kx = 1, sy = 1, sx = 1, py = 0, px = 0, dy = 1, dx = 1;
   int64_t behind = 0;  // more padding behind the image than before it
@@ -72,9 +53,11 @@ void Check(const Case& k, unsigned seed) {
                 ox = (k.w + 2 * k.px + k.behind - k.dx * (k.kx - 1) - 1) / k.sx + 1;
   ASSERT_GT(oy, 0);
   ASSERT_GT(ox, 0);
-  Image x(k.from, k.n, k.c, k.h, k.w), out(k.to, k.n, k.o, oy, ox), residual(k.to, k.n, k.o, oy, ox),
-      post(k.to, k.n, k.o, oy, ox);
-  for (Image* image : {&x, &residual, &post})
+  using Halves = Image<uint16_t>;
+  constexpr DType kHalf = DType::kBF16;
+  Halves x(k.from, kHalf, k.n, k.c, k.h, k.w), out(k.to, kHalf, k.n, k.o, oy, ox),
+      residual(k.to, kHalf, k.n, k.o, oy, ox), post(k.to, kHalf, k.n, k.o, oy, ox);
+  for (Halves* image : {&x, &residual, &post})
     for (uint16_t& v : image->data) v = Bf16(range(random));
   if (k.infinite) x.at(0, k.c - 1, k.h - 1, k.w - 1) = Bf16(kInfinity);
   std::vector<uint16_t> weights(static_cast<size_t>(k.o * per * k.ky * k.kx));
@@ -115,8 +98,7 @@ void Check(const Case& k, unsigned seed) {
     return out.data;
   };
   const std::vector<uint16_t> one = run(nullptr);
-  static const std::unique_ptr<ThreadPool> pool = ThreadPool::Make(3);
-  EXPECT_EQ(run(&pool->workers()), one);
+  EXPECT_EQ(run(ThreeThreads()), one);
 
   for (int64_t n = 0; n < k.n; ++n)
     for (int64_t o = 0; o < k.o; ++o)
@@ -249,7 +231,7 @@ TEST(ConvBf16, InfinitiesStay) {
   Check({.c = 40, .o = 40, .groups = 40, .h = 9, .w = 19, .ky = 3, .kx = 3, .py = 1, .px = 1, .infinite = true}, 3);
 }
 TEST(ConvBf16, RefusesWhatIsNoImage) {
-  Image x(kLast, 1, 4, 5, 5), out(kPlanes, 1, 4, 5, 5);
+  Image<uint16_t> x(kLast, DType::kBF16, 1, 4, 5, 5), out(kPlanes, DType::kBF16, 1, 4, 5, 5);
   Tensor w = x.t;
   EXPECT_FALSE(CanUseConvBf16(x.t, w, out.t, {1, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}}));
 }

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "conv_image.h"
 #include "gtest/gtest.h"
 #include "kernels/attributes.h"
 #include "kernels/gemm/packing.h"
@@ -18,33 +19,6 @@ namespace slipway::kernels {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-const Workers* ThreeThreads() {
-  static const std::unique_ptr<ThreadPool> pool = ThreadPool::Make(3);
-  return pool ? &pool->workers() : nullptr;
-}
-
-enum Layout { kPlanes, kLast, kPartOfLast };
-
-// An image [n, c, 1, h, w] in a layout, in memory that ends with its last element.
-template <typename T>
-struct Image {
-  Image(Layout layout, DType dtype, int64_t n, int64_t c, int64_t h, int64_t w) {
-    const int64_t pixel = layout == kPartOfLast ? c + 5 : c;
-    t.rank = 5, t.dtype = dtype;
-    const int64_t sizes[] = {n, c, 1, h, w};
-    std::copy_n(sizes, 5, t.sizes);
-    const int64_t planes[] = {c * h * w, h * w, h * w, w, 1}, last[] = {h * w * pixel, 1, 0, w * pixel, pixel};
-    std::copy_n(layout == kPlanes ? planes : last, 5, t.strides);
-    data.resize(static_cast<size_t>(n * h * w * pixel - (layout == kPartOfLast ? 5 : 0)));
-    t.data = data.data();
-  }
-  T& at(int64_t n, int64_t c, int64_t y, int64_t x) {
-    return data[static_cast<size_t>(n * t.strides[0] + c * t.strides[1] + y * t.strides[3] + x * t.strides[4])];
-  }
-  std::vector<T> data;
-  Tensor t;
-};
 
 struct Case {
   int64_t n = 1, c = 1, o = 1, groups = 1, h = 1, w = 1, ky = 1, kx = 1, sy = 1, sx = 1, py = 0, px = 0, dy = 1, dx = 1;
