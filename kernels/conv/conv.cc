@@ -1,6 +1,6 @@
-// Kernels `conv` and `conv_transposed` over three spatial dims. Dense f32 and narrower go through
-// conv_nchw.h and conv_transposed.h; what these do not take, f64 and integers become products of matrices over patches,
-// of which a chunk at a time is laid out.
+// Kernels `conv` and `conv_transposed` over three spatial dims. Images of bf16 with channels last go through
+// conv_bf16.h, dense f32 and narrower through conv_nhwc.h, conv_nchw.h and conv_transposed.h; what these do not take,
+// f64 and integers become products of matrices over patches, of which a chunk at a time is laid out.
 #include <algorithm>
 #include <cmath>
 #include <utility>

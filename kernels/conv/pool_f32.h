@@ -1,4 +1,5 @@
-// Max and average pools of dense f32 (f16, bf16 by way of it) over padded planes (padded.h), whole vectors at a time.
+// Max and average pools of f32, whole vectors at a time: of dense planes, padded (padded.h; f16 and bf16 by way of
+// f32), and of images of f32 and bf16 with channels last.
 #ifndef SLIPWAY_KERNELS_CONV_POOL_F32_H_
 #define SLIPWAY_KERNELS_CONV_POOL_F32_H_
 
