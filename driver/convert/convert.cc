@@ -27,7 +27,6 @@
 #include "io/atomic_writer.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
-#include "quantizer/pt2e/recipe.h"
 
 namespace slipway::driver {
 namespace {
@@ -203,7 +202,7 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   if (c.archive.programs.size() != 1)
     return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), kHowToDivide);
   const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
-  if (quantizer::pt2e::IsRecipe(o.quantize)) {
+  if (QuantizesByRecipe(o)) {
     ASSIGN_OR_RETURN(c.summary.quantized, QuantizeByRecipe(c.program(), o, folder, &c.summary.lines));
     return CheckRequired(o, *c.summary.quantized);
   }

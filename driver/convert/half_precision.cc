@@ -10,10 +10,10 @@
 #include "driver/convert/state.h"
 #include "driver/edge/format.h"
 #include "driver/edge/paths.h"
+#include "driver/quantize/pt2e.h"
 #include "passes/keep_state.h"
 #include "passes/narrow_floats.h"
 #include "planner/planner.h"
-#include "quantizer/pt2e/recipe.h"
 #include "weights/make_weights.h"
 
 namespace slipway::driver {
@@ -107,7 +107,7 @@ absl::Status CheckDtype(const Target& target, const ConvertOptions& o) {
   if (o.dtype.empty()) return o.keep_io_types ? UsageError("--keep-io-types goes with --dtype") : absl::OkStatus();
   if (o.dtype == "f32")
     return WithHelp(absl::UnimplementedError("--dtype f32 for programs"), "f16 and bf16 narrow what is f32");
-  if (target.bit & kNative && quantizer::pt2e::IsRecipe(o.quantize))
+  if (target.bit & kNative && QuantizesByRecipe(o))
     return WithHelp(absl::UnimplementedError(text::StrCat("--dtype with --quantize ", o.quantize)),
                     "what the recipe quantizes computes in integers: leave --dtype out");
   return absl::OkStatus();

@@ -331,9 +331,10 @@ inline constexpr ConvertFlag kTable[] = {
         "with `--calibration-images`: `224`, the shorter side is resized and the center cut out; `256:224`, the center "
         "is smaller; or `HEIGHTxWIDTH`"),
     Flag<&O::limit>("limit", kPrograms, "N", "with `--calibration-images`: only the first N"),
-    Flag<&O::error_budget>(
-        "error-budget", kAll, "SHARE",
-        "with `--quantize auto`: the smallest whose weights are off by at most this, `1%` or `0.01`, all together"),
+    Flag<&O::error_budget>("error-budget", kAll, "SHARE",
+                           "with `--quantize auto`: the smallest whose weights are off by at most this, `1%` or "
+                           "`0.01`, all together; with "
+                           "calibration data or a recipe: layers stay in float until the outputs are"),
     Flag<&O::size_budget>("size-budget", kAll, "SIZE",
                           "with `--quantize auto`: the most exact whose tensors take at most this"),
     Flag<&O::save_config>(

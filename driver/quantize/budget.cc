@@ -29,17 +29,6 @@ struct Weight {
   size_t chosen = 0;
 };
 
-// "1%", "0.01".
-absl::StatusOr<double> ParseShare(std::string_view given) {
-  std::string_view number = given;
-  const bool percent = text::ConsumeSuffix(&number, "%");
-  double value = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error != std::errc() || end != number.data() + number.size() || !(value > 0) || !std::isfinite(value))
-    return UsageError(text::StrCat("--error-budget '", given, "'"), "a share such as 1% or 0.01");
-  return percent ? value / 100 : value;
-}
-
 absl::Status Measure(const BudgetWeight& w, bool program, Weight& out) {
   out.forms.push_back({std::nullopt, static_cast<uint64_t>(w.tensor.nbytes()), 0});
   const std::string_view four = program ? "intx:bits=4,group=" : "int4-weight-only:group=";
@@ -68,13 +57,23 @@ absl::Status Measure(const BudgetWeight& w, bool program, Weight& out) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 std::string Percent(double share) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.3g%%", share * 100);
   return buffer;
 }
 
-}  // namespace
+absl::StatusOr<double> ParseErrorBudget(std::string_view given) {
+  std::string_view number = given;
+  const bool percent = text::ConsumeSuffix(&number, "%");
+  double value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size() || !(value > 0) || !std::isfinite(value))
+    return UsageError(text::StrCat("--error-budget '", given, "'"), "a share such as 1% or 0.01");
+  return percent ? value / 100 : value;
+}
 
 absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl::Span<const BudgetWeight> given,
                                                    uint64_t other_bytes, bool program, QuantizeChoice* choice) {
@@ -82,7 +81,7 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
     return UsageError("--config auto needs a budget", "--error-budget 1% or --size-budget 4GB");
   double most_error = 0;
   if (!o.error_budget.empty()) {
-    ASSIGN_OR_RETURN(most_error, ParseShare(o.error_budget));
+    ASSIGN_OR_RETURN(most_error, ParseErrorBudget(o.error_budget));
   }
   std::vector<Weight> weights(given.size());
   RETURN_IF_ERROR(quantizer::InParallel(Threads(o), given.size(),
@@ -93,7 +92,7 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
   const double allowed = most_error * most_error * reference;
   const auto error_of = [&] { return reference > 0 ? std::sqrt(std::max(squares, 0.0) / reference) : 0; };
   choice->error_budget = most_error, choice->size_budget = o.size_budget;
-  choice->steps.push_back({"", "", bytes, 0});
+  choice->steps.push_back({"as it is", bytes, 0});
 
   for (;;) {
     if (o.size_budget > 0 && bytes <= o.size_budget) break;
@@ -114,8 +113,9 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
     squares += best->forms[to].squares - best->forms[best->chosen].squares;
     bytes -= best->forms[best->chosen].bytes - best->forms[to].bytes;
     best->chosen = to;
-    choice->steps.push_back({given[static_cast<size_t>(best - weights.data())].name,
-                             quantizer::ShortName(*best->forms[to].config), bytes, error_of()});
+    choice->steps.push_back({text::StrCat(given[static_cast<size_t>(best - weights.data())].name, " to ",
+                                          quantizer::ShortName(*best->forms[to].config)),
+                             bytes, error_of()});
   }
   const double error = error_of();
   if (o.size_budget > 0 && bytes > o.size_budget)

@@ -19,6 +19,12 @@ namespace slipway::driver {
 // What --config says where the budgets choose.
 inline constexpr std::string_view kAutomatic = "auto";
 
+// --error-budget as a share: "1%" and "0.01" are 0.01. A usage error for what is no positive number.
+absl::StatusOr<double> ParseErrorBudget(std::string_view given);
+
+// 0.0123 as "1.23%".
+std::string Percent(double share);
+
 struct BudgetWeight {
   std::string name;  // MODULE.weight
   ir::ShardedTensor tensor;

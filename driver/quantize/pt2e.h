@@ -14,8 +14,12 @@
 
 namespace slipway::driver {
 
+// Whether the options ask for a recipe: by its name, or as `auto` with calibration data.
+bool QuantizesByRecipe(const ConvertOptions& o);
+
 // Replaces the program, which becomes functional, by one with nodes of torch's quantized_decomposed; o.quantize names
-// the recipe. New weights are kept in scratch files in `folder`. Notes go to `lines`.
+// the recipe. With --error-budget some layers stay in float (layer_budget.h). New weights are kept in scratch files in
+// `folder`. Notes go to `lines`.
 //
 // Usage errors for options that do not go with a recipe, InvalidArgument where nothing of the program is quantized or
 // the data do not fit, Unimplemented naming the operator that calibration cannot compute.

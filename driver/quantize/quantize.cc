@@ -129,7 +129,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   } else if (match.skipped) {
     row.why = "modules_to_not_convert", row.asked = false;
   } else if (!config) {
-    row.why = automatic_    ? (named || why_not.empty() ? "as the budget chose" : reason)
+    row.why = automatic_    ? (named || why_not.empty() ? std::string(kAsBudgetChose) : reason)
               : match.entry ? "null in the configuration"
                             : "not in the configuration";
     row.asked = false;

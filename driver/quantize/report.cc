@@ -144,6 +144,7 @@ std::string ToJson(const QuantizeReport& r) {
   }
   out.EndArray().Key("quantized").Int(r.quantized()).Key("bytes_before").Int(static_cast<int64_t>(r.bytes_before()));
   out.Key("bytes_after").Int(static_cast<int64_t>(r.bytes_after())).Key("relative_error").Double(r.relative_error());
+  if (r.choice.of_outputs) out.Key("output_error").Double(r.choice.output_error);
   out.Key("config").Raw(r.config_json.empty() ? "null" : r.config_json).EndObject();
   return out.Take() + "\n";
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/edge/diagnostic.h"
@@ -24,21 +25,26 @@ struct QuantizedRow {
   bool measured = false;  // whether the three are known: another process may have the weight
 };
 
-// What a budget chose among (budget.h).
+// Why a layer stays in float that a budget did not quantize.
+inline constexpr std::string_view kAsBudgetChose = "as the budget chose";
+
+// What a budget chose among (budget.h, layer_budget.h).
 struct QuantizeChoice {
   // A form that a weight could have.
   struct Form {
     std::string weight, config;  // config "": as it is
     uint64_t bytes = 0;
-    double relative_error = 0;
+    double relative_error = 0;  // where it alone has this form
     bool chosen = false;
   };
-  // The whole after each step of the choice.
+  // The whole as it was measured, in the order of the search; the last that is within the budget is taken.
   struct Step {
-    std::string weight, config;
+    std::string what;  // for people
     uint64_t bytes = 0;
     double relative_error = 0;
   };
+  bool of_outputs = false;  // errors are of the program's outputs on calibration data; false: of weights
+  double output_error = 0;  // of the choice, with of_outputs
   std::vector<Form> forms;
   std::vector<Step> steps;
   double error_budget = 0;   // 0: none

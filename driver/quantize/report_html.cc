@@ -1,34 +1,37 @@
 // The page of `quantize --html`.
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/byte_count.h"
 #include "base/text.h"
 #include "driver/html/page.h"
+#include "driver/quantize/budget.h"
 #include "driver/quantize/report.h"
 
 namespace slipway::driver {
 namespace {
 
-std::string Percent(double share) { return text::StrCat(share * 100, " %"); }
-
 // Forms of weights by size and error, and how the whole came to be what it is.
 void AddChoice(const QuantizeReport& r, Page* page) {
   const QuantizeChoice& c = r.choice;
   if (c.forms.empty()) return;
-  PageScatter whole{"Error against size, step by step",
-                    "Each step gives one weight the smaller form that saves the most bytes for the error it adds.",
-                    {"bytes of the whole", Unit::kBytes, false},
-                    {"relative error of the whole", Unit::kNumber, false},
-                    {{"steps", {}}},
-                    {}};
+  PageScatter whole{
+      "Error against size, step by step",
+      c.of_outputs ? "What was tried: layers stay in float until the outputs on calibration data are near enough."
+                   : "Each step gives one weight the smaller form that saves the most bytes for the error it "
+                     "adds.",
+      {"bytes of the whole", Unit::kBytes, false},
+      {c.of_outputs ? "relative error of the outputs" : "relative error of the whole", Unit::kNumber, false},
+      {{"steps", {}}},
+      {}};
   std::vector<std::array<double, 2>> path;
   for (const QuantizeChoice::Step& s : c.steps) {
     const double bytes = static_cast<double>(s.bytes);
-    whole.series[0].points.push_back(
-        {bytes, s.relative_error, s.weight.empty() ? "as it is" : text::StrCat(s.weight, " to ", s.config)});
+    whole.series[0].points.push_back({bytes, s.relative_error, s.what});
     path.push_back({bytes, s.relative_error});
   }
+  std::sort(path.begin(), path.end(), std::greater<>());  // bisection goes back and forth
   const double last = path.back()[0], first = path.front()[0];
   whole.lines.push_back({"", path});
   if (c.error_budget > 0)
@@ -41,7 +44,10 @@ void AddChoice(const QuantizeReport& r, Page* page) {
   page->Add(whole);
 
   PageScatter forms{"Error against size of each candidate",
-                    "What each weight could become: its bytes in parts of those that it has, and its relative error.",
+                    c.of_outputs ? "What each weight could become: its bytes in parts of those that it has, and the "
+                                   "relative error of the outputs where it is the only one."
+                                 : "What each weight could become: its bytes in parts of those that it has, and its "
+                                   "relative error.",
                     {"bytes after / before", Unit::kPercent, false},
                     {"relative error", Unit::kNumber, true},
                     {{"chosen", {}}, {"not chosen", {}}},
@@ -75,6 +81,7 @@ std::string ToHtml(const QuantizeReport& r) {
   Page page(text::StrCat("slipway quantize: ", r.quantized(), " of ", r.rows.size(), " weights"));
   page.Fact("before", text::ByteCount(r.bytes_before())).Fact("after", text::ByteCount(r.bytes_after()));
   page.Fact("relative error", text::StrCat(r.relative_error()));
+  if (r.choice.of_outputs) page.Fact("relative error of the outputs", text::StrCat(r.choice.output_error));
   if (r.other_tensors > 0)
     page.Fact("others", text::StrCat(r.other_tensors, " tensors of ", text::ByteCount(r.other_bytes), " as they are"));
   if (const auto left = r.left(); !left.empty())
@@ -122,7 +129,8 @@ std::string ToHtml(const QuantizeReport& r) {
                           {before, after}});
   }
   for (const auto& [config, count] : configs) page.Fact(config, text::StrCat(count, " weights"));
-  if (r.choice.error_budget > 0) errors.lines.push_back({"--error-budget", r.choice.error_budget});
+  if (r.choice.error_budget > 0 && !r.choice.of_outputs)
+    errors.lines.push_back({"--error-budget", r.choice.error_budget});
   if (!errors.items.empty()) page.Add(errors);
   AddChoice(r, &page);
   page.Add(sizes).Add(map).Add(table);

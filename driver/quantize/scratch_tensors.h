@@ -38,6 +38,12 @@ class ScratchTensors {
     return ir::TensorRef{std::move(storage), dtype, sizes, ir::ContiguousStrides(sizes), 0};
   }
 
+  // All so far, which may be read from now on.
+  absl::Status Map() {
+    ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> file, file_.Map());
+    Map(file);
+    return absl::OkStatus();
+  }
   void Map(const std::shared_ptr<io::MappedFile>& file) {
     for (const auto& [storage, at] : added_) storage->bytes = io::Bytes(io::FileRange{file, at, storage->size});
   }

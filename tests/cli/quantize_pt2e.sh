@@ -68,6 +68,13 @@ cmp a.safetensors b.safetensors
 gives 0 slipway quantize net.sw --config pt2e-xnnpack:per-channel,observer=min-max \
   --calibration data.safetensors -o x.onnx
 
+# A budget for the outputs: layers stay in float.
+gives 0 slipway quantize net.sw --config auto --error-budget 90% --calibration data.safetensors -o auto.pt2
+says "2 of 2 weights quantized" "0 layers stay in float; outputs on calibration data are"
+gives 1 slipway quantize net.sw --config pt2e-x86 --error-budget 0.00001% --calibration data.safetensors -o none.pt2
+says "with 1 of 4 layers in float the outputs are still"
+[ ! -e none.pt2 ]
+
 # Scales of each run need no data.
 gives 0 slipway quantize net.sw --config pt2e-x86:dynamic -o d.pt2
 says "2 of 2 weights quantized" "4 activations become integers, with scales of each run"
@@ -97,6 +104,12 @@ gives 2 slipway quantize net.sw --config pt2e-x86:dynamic,observer=min-max -o q.
 says "'dynamic' observes no activations"
 gives 2 slipway quantize net.sw --config pt2e-x86:dynamic --calibration data.safetensors -o q.pt2
 says "pt2e-x86:dynamic computes scales of activations while the program runs"
+gives 2 slipway quantize net.sw --config pt2e-x86:dynamic --error-budget 1% -o q.pt2
+says "--error-budget does not go with pt2e-x86:dynamic"
+gives 2 slipway quantize net.sw --config auto --calibration data.safetensors -o q.pt2
+says "--config auto needs a budget"
+gives 2 slipway quantize net.sw --config pt2e-x86 --error-budget none --calibration data.safetensors -o q.pt2
+says "--error-budget 'none'"
 gives 2 slipway quantize net.sw --config pt2e-x86 -o q.pt2
 says "pt2e-x86 looks at activations" "--calibration FILE.safetensors"
 gives 2 slipway quantize net.sw --config pt2e-x86 --calibration data.safetensors --embeddings int8 -o q.pt2

@@ -374,7 +374,7 @@ def test_quantize(browser, slipway, net):
     assert path[0].startswith("as it is: ") and len(path) >= 4
     browser.run(f"document.querySelector('{section(browser, 'Error against size, step by step')}').scrollIntoView()")
     look(browser)
-    assert "--error-budget 6 %" in browser.run("document.querySelector('.of-scatter svg').textContent")
+    assert "--error-budget 6%" in browser.run("document.querySelector('.of-scatter svg').textContent")
 
 
 def test_minify(browser, slipway, net):

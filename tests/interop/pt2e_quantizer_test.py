@@ -614,6 +614,45 @@ def test_report(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_error_budget(tmp_path):
+    """Layers stay in float until torch, too, finds the outputs within the budget; the rest is as with --exclude."""
+    program, samples = make("Residual")
+    torch.export.save(program, tmp_path / "model.pt2")
+    save_file({"input.0": torch.stack(samples)}, tmp_path / "data.safetensors")
+
+    def quantize(config, *options, name="q.pt2", status=0):
+        return slipway("quantize", tmp_path / "model.pt2", "--config", config, "--calibration",
+                       tmp_path / "data.safetensors", "-o", tmp_path / name, *options, status=status)  # fmt: skip
+
+    def error():
+        gm, net = torch.export.load(tmp_path / "q.pt2").module(), program.module()
+        y = torch.cat([net(x) for x in samples]).double()
+        return ((torch.cat([gm(x) for x in samples]) - y).norm() / y.norm()).item()
+
+    whole = json.loads(quantize("auto", "--error-budget", "1000%", "--json").stdout)
+    assert whole["output_error"] == pytest.approx(error(), rel=0.05)
+    assert all(row["config"] for row in whole["weights"])
+    budget = whole["output_error"] / 2
+    done = json.loads(quantize("auto", "--error-budget", budget, "--json", "--html", tmp_path / "q.html").stdout)
+    assert done["output_error"] <= budget and done["output_error"] == pytest.approx(error(), rel=0.05)
+    left = [row for row in done["weights"] if not row["config"]]
+    assert left and all(row["why"] == "as the budget chose" and not row["asked"] for row in left)
+    assert 0 < done["quantized"] < whole["quantized"] and done["bytes_after"] > whole["bytes_after"]
+    assert "layers in float" in (tmp_path / "q.html").read_text()
+
+    layers = "|".join(row["name"].removesuffix(".weight").replace(".", "[.]") for row in left)
+    quantize("pt2e-x86:match=operators", "--exclude", f"^({layers})$", name="by_name.pt2")
+    ours, by_name = (torch.export.load(tmp_path / name) for name in ("q.pt2", "by_name.pt2"))
+    assert [n.target for n in ours.graph.nodes] == [n.target for n in by_name.graph.nodes]
+    assert ours.state_dict.keys() == by_name.state_dict.keys()
+    assert all(torch.equal(t, by_name.state_dict[name]) for name, t in ours.state_dict.items())
+    # A recipe of one's own, and a budget that nothing meets.
+    one = json.loads(quantize("pt2e-xnnpack:per-channel,match=operators", "--error-budget", budget, "--json").stdout)
+    assert one["output_error"] <= budget and one["output_error"] == pytest.approx(error(), rel=0.05)
+    assert "layers in float the outputs are still" in quantize("auto", "--error-budget", "0.0001%", status=1).stderr
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_layers_of_other_classes_are_named(tmp_path):
     """Subclasses of nn.Conv2d stay in programs that are not strict, as in torchao, and the report says so."""
 

@@ -305,7 +305,8 @@ def quantize(
                             the center is smaller; or HEIGHTxWIDTH. For onnx, pt2, so, native-pt2
     limit                   with --calibration-images: only the first N. For onnx, pt2, so, native-pt2
     error_budget            with --quantize auto: the smallest whose weights are off by at most this, 1% or 0.01, all
-                            together. For onnx, pt2, so, native-pt2, safetensors
+                            together; with calibration data or a recipe: layers stay in float until the outputs are. For
+                            onnx, pt2, so, native-pt2, safetensors
     size_budget             with --quantize auto: the most exact whose tensors take at most this. For onnx, pt2, so,
                             native-pt2, safetensors
     save_config             with --quantize: the configuration of each layer as JSON, which --quantize FILE reproduces
