@@ -48,6 +48,9 @@ void AddRun(CLI::App& app, int* code) {
   cmd->add_option("--python", state->options.python,
                   "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
       ->type_name("FILE");
+  cmd->add_option("--emulator", state->options.emulator,
+                  "the qemu-user that runs a library of another machine; by its name in PATH if not said")
+      ->type_name("FILE");
   CLI::Option* profile = cmd->add_flag("--profile", state->options.profile, "time by operator");
   cmd->add_option("--html", state->options.html,
                   "with --profile: write a page, too: time by module and by step, and what bounds the steps "

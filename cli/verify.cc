@@ -71,6 +71,9 @@ void AddVerify(CLI::App& app, int* code) {
   cmd->add_option("--python", o.python,
                   "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
       ->type_name("FILE");
+  cmd->add_option("--emulator", o.emulator,
+                  "the qemu-user that runs a library of another machine; by its name in PATH if not said")
+      ->type_name("FILE");
   cmd->add_flag("--ort-unoptimized", o.unoptimized,
                 "A, an .onnx, is run without onnxruntime's optimizations; it may be B, too");
   cmd->add_option("--timeout", o.timeout, "seconds that onnxruntime may take")

@@ -17,6 +17,15 @@ function(slipway_see_public_headers target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include)
 endfunction()
 
+# How the template is linked. GNU ld: INSERT and the alignment of template.ld are not what every linker understands. The
+# soname is a place to write one.
+string(REPEAT "x" 64 soname)
+set(slipway_template_link
+  -fuse-ld=bfd -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,--gc-sections
+  -Wl,--hash-style=gnu -Wl,--build-id=sha1 -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,-z,defs
+  -Wl,-z,max-page-size=65536 -Wl,--version-script=${CMAKE_SOURCE_DIR}/runtime/exports.map
+  -Wl,-T,${CMAKE_SOURCE_DIR}/runtime/template.ld -Wl,-soname,${soname})
+
 function(slipway_native_template)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/*.cc ${CMAKE_SOURCE_DIR}/runtime/*.S)
   add_library(slipway_runtime SHARED ${sources})
@@ -25,22 +34,16 @@ function(slipway_native_template)
   target_link_libraries(slipway_runtime PRIVATE room_kernels slipway_plan_file ${CMAKE_DL_LIBS})
   target_compile_options(slipway_runtime PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-fvisibility=hidden -fvisibility-inlines-hidden -fno-gnu-unique>)
-  # GNU ld: INSERT and the alignment of template.ld are not what every linker understands. The soname is a place to
-  # write one.
-  string(REPEAT "x" 64 soname)
   set_target_properties(slipway_runtime PROPERTIES NO_SONAME ON LINK_DEPENDS
     "${CMAKE_SOURCE_DIR}/runtime/template.ld;${CMAKE_SOURCE_DIR}/runtime/exports.map")
-  target_link_options(slipway_runtime PRIVATE
-    -fuse-ld=bfd -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-Bsymbolic
-    -Wl,--gc-sections -Wl,--hash-style=gnu
-    -Wl,--build-id=sha1 -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,-z,defs -Wl,-z,max-page-size=65536
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/runtime/exports.map -Wl,-T,${CMAKE_SOURCE_DIR}/runtime/template.ld
-    -Wl,-soname,${soname})
+  target_link_options(slipway_runtime PRIVATE ${slipway_template_link})
   slipway_runs_on_old_glibc(slipway_runtime)
   set(template ${CMAKE_BINARY_DIR}/generated/template.so)
   add_custom_command(OUTPUT ${template}
     COMMAND ${CMAKE_STRIP} -s -R .note.stapsdt -R .comment -o ${template} $<TARGET_FILE:slipway_runtime>
     DEPENDS slipway_runtime)
-  set_source_files_properties(exporters/native/template.S PROPERTIES OBJECT_DEPENDS ${template}
-    COMPILE_DEFINITIONS SLIPWAY_TEMPLATE="${template}")
+  # Of another architecture, where there is one (CrossRuntime.cmake).
+  set_source_files_properties(exporters/native/template.S PROPERTIES
+    OBJECT_DEPENDS "${template};${SLIPWAY_AARCH64_RUNTIME};${SLIPWAY_AARCH64_RUNNER}"
+    COMPILE_DEFINITIONS "SLIPWAY_TEMPLATE=\"${template}\";${SLIPWAY_AARCH64_DEFINITIONS}")
 endfunction()

@@ -20,6 +20,7 @@ build_wheel() {
     "$tools/bin/pip" wheel --disable-pip-version-check --no-deps --no-build-isolation -w "$made" "$ROOT"
   python3 "$ROOT/packaging/check_glibc.py" --most 2.28 "$made"/slipway-*.whl
   "$tools/bin/wheel" tags --platform-tag "$PLATFORM" --remove "$made"/slipway-*.whl
+  python3 "$ROOT/packaging/smaller_wheel.py" "$made"/slipway-*.whl
   mv "$made"/slipway-*.whl "$BUILD/dist/"
   rm -rf "$made"
 }

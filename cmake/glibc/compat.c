@@ -11,7 +11,11 @@
 #include <sys/stat.h>
 
 // Since 2.33 functions; before, headers made calls of these, whose first argument is the version of the struct.
+#if defined(__x86_64__)
 enum { kStatVersion = 1 };
+#elif defined(__aarch64__)
+enum { kStatVersion = 0 };
+#endif
 extern int __xstat(int version, const char* path, struct stat* info);
 extern int __lxstat(int version, const char* path, struct stat* info);
 extern int __fxstat(int version, int fd, struct stat* info);

@@ -9,6 +9,8 @@ that, start.c how a program begins.
 
     make_stubs.py FOLDER VERSION COMPILER      # then link with -B FOLDER -L FOLDER
 
+A cross compiler's glibc serves, too; start.c is for x86-64 alone, so that elsewhere only libraries are linked so.
+
 Fails where the machine's glibc is newer than what compat.c was written for.
 """
 
@@ -20,6 +22,7 @@ LIBRARIES = {"libc": "libc.so.6", "libm": "libm.so.6"}
 NEWEST = (2, 36)  # what compat.c makes up for
 # Functions that glibc 2.34 moved into libc.so.6 from libraries of their own, by what their names begin with.
 MOVED = {"libpthread": ("pthread_", "__pthread_", "_pthread_", "sem_"), "libdl": ("dl",)}
+LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 SONAMES = {**LIBRARIES, "libpthread": "libpthread.so.0", "libdl": "libdl.so.2"}
 
 
@@ -105,13 +108,16 @@ def main():
     most = tuple(int(d) for d in version.split("."))
     here = os.path.dirname(os.path.abspath(__file__))
     os.makedirs(folder, exist_ok=True)
+    asked = lambda *question: subprocess.run(
+        [compiler, *question], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    where = lambda file: asked(f"-print-file-name={file}")
+    architecture = asked("-dumpmachine").partition("-")[0]
     compile_c = [compiler, "-x", "c", "-O2", "-fPIC", "-fstack-protector-strong", f"-ffile-prefix-map={here}=", "-c"]
     subprocess.run([*compile_c, "-fvisibility=hidden", f"{here}/compat.c", "-o", f"{folder}/compat.o"], check=True)
-    subprocess.run([*compile_c, "-fno-stack-protector", f"{here}/start.c", "-o", f"{folder}/Scrt1.o"], check=True)
-    subprocess.run(["ar", "rcsD", f"{folder}/libcompat.a", f"{folder}/compat.o"], check=True)
-    where = lambda file: subprocess.run(
-        [compiler, f"-print-file-name={file}"], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    if architecture == "x86_64":
+        subprocess.run([*compile_c, "-fno-stack-protector", f"{here}/start.c", "-o", f"{folder}/Scrt1.o"], check=True)
+    subprocess.run([asked("-print-prog-name=ar"), "rcsD", f"{folder}/libcompat.a", f"{folder}/compat.o"], check=True)
     newest = max(v for _, v, *_ in symbols_of(where("libc.so.6")))
     if newest[:2] > NEWEST:
         sys.exit(f"glibc {newest[0]}.{newest[1]} is newer than cmake/glibc/compat.c knows")
@@ -127,7 +133,7 @@ def main():
     with open(f"{folder}/libc.so", "w") as out:
         out.write(
             f"GROUP ( {folder}/libc.so.6 {folder}/libcompat.a {where('libc_nonshared.a')} "
-            f"AS_NEEDED ( {folder}/libpthread.so.0 {folder}/libdl.so.2 {where('ld-linux-x86-64.so.2')} ) )\n"
+            f"AS_NEEDED ( {folder}/libpthread.so.0 {folder}/libdl.so.2 {where(LOADERS[architecture])} ) )\n"
         )
     for name in ("libm", "libpthread", "libdl"):
         link = f"{folder}/{name}.so"

@@ -1,6 +1,7 @@
 // A program as a native library, or as torch's package of one.
 #include <algorithm>
 
+#include "base/machine.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/convert/caches.h"
@@ -9,6 +10,7 @@
 #include "driver/edge/plugins.h"
 #include "driver/edge/target.h"
 #include "exporters/native/native.h"
+#include "exporters/native/template.h"
 #include "io/mapped_file.h"
 #include "passes/keep_state.h"
 #include "planner/pack_weights.h"
@@ -80,6 +82,32 @@ absl::Status KeepState(Conversion& c, planner::PlanOptions* options) {
   return absl::OkStatus();
 }
 
+const Machine& MachineOf(const ConvertOptions& o) {
+  const Machine* machine = FindMachine(o.target);
+  return machine != nullptr ? *machine : kThisMachine;
+}
+
+// Whether libraries for the machine that is asked for can be made, before anything is read.
+absl::Status CheckMachine(const ConvertOptions& o) {
+  const Machine& machine = MachineOf(o);
+  if (&machine == &kThisMachine) return absl::OkStatus();
+  const std::string target = text::StrCat("--target ", machine.name);
+  if (!o.plugins.empty())
+    return WithHelp(absl::UnimplementedError(text::StrCat(target, " with --plugin: plugins are code of this machine, ",
+                                                          kThisMachine.name, ", which is run to ask for its kernels")),
+                    "convert on such a machine, with a plugin that was built for it");
+  if (o.to == "native-pt2")
+    return WithHelp(absl::UnimplementedError(text::StrCat(
+                        target, " with --to native-pt2: the package was tried with torch of this machine alone")),
+                    "-o NAME.so makes a library, which slipway_model.h calls");
+  if (!exporters::HasTemplate(machine))
+    return WithHelp(absl::UnimplementedError(text::StrCat(target, ": this slipway, for ", kThisMachine.name,
+                                                          ", does not carry the runtime of such libraries")),
+                    "one that was built on x86-64 where aarch64-linux-gnu-g++ is installed (Debian: "
+                    "g++-aarch64-linux-gnu) carries that of aarch64-linux");
+  return absl::OkStatus();
+}
+
 absl::Status Write(Conversion& c, bool package) {
   const ConvertOptions& o = c.options;
   auto plugins = Plugins::Open(o.plugins);
@@ -105,6 +133,7 @@ absl::Status Write(Conversion& c, bool package) {
     if (!original.ok()) return original.status();
     options.with_program = &*original;
   }
+  options.machine = &MachineOf(o);
   options.package = package;
   options.metadata = c.Metadata();
   for (const passes::GrowingState& g : plan_options.growing)
@@ -146,7 +175,10 @@ absl::StatusOr<std::vector<std::pair<std::string, size_t>>> StatePairs(const Con
   return pairs;
 }
 
-absl::StatusOr<Legality> NativeLegality(const ConvertOptions&) { return Legality(planner::NativeLegal); }
+absl::StatusOr<Legality> NativeLegality(const ConvertOptions& o) {
+  RETURN_IF_ERROR(CheckMachine(o));
+  return Legality(planner::NativeLegal);
+}
 
 absl::Status WriteLibrary(Conversion& c) { return Write(c, /*package=*/false); }
 

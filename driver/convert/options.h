@@ -50,6 +50,7 @@ struct ConvertOptions {
   // Native libraries
   std::vector<std::string> plugins;
   bool with_program = false;
+  std::string target;  // base/machine.h's name; "": this machine
   // PT2
   std::string torch = "2.9";
   bool no_weights = false;
@@ -261,6 +262,9 @@ inline constexpr ConvertFlag kTable[] = {
                       "a shared library with kernels for operators of your own (`slipway_kernel.h`), **whose code is "
                       "run**; it is put "
                       "into the output. May be repeated"),
+    Flag<&O::target>("target", kNative, "aarch64-linux|x86_64-linux",
+                     "the machine that the library is for, this one if not said; `run` and `verify` take one for "
+                     "another machine where qemu-user is installed; docs/native.md"),
     Flag<&O::with_program>(
         "with-program", kNativePt2, "",
         "the exported program as well, so that `torch.export.load` opens the same file. Its weights are in the "

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/list_error.h"
+#include "base/machine.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/edge/diagnostic.h"
@@ -76,6 +77,9 @@ bool IsNative(const Source& s) { return s.file && importers::LooksNative(s.file)
 absl::Status DescribeNative(const Source& s, FileReport* report) {
   auto native = importers::ReadNative(s.file);
   if (!native.ok()) return native.status();
+  const Machine* machine = FindMachine(native->machine);
+  report->target =
+      machine != nullptr ? std::string(machine->name) : text::StrCat("machine ", int{native->machine}, " of ELF");
   report->runtime_bytes = native->runtime_bytes;
   Describe(native->model, report);
   return absl::OkStatus();

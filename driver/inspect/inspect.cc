@@ -5,10 +5,12 @@
 #include <set>
 
 #include "base/byte_count.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "driver/convert/missing_weights.h"
 #include "driver/convert/output_names.h"
 #include "driver/convert/pass_context.h"
+#include "driver/edge/diagnostic.h"
 #include "driver/edge/format.h"
 #include "driver/edge/quantized_input.h"
 #include "driver/inspect/inspect_text.h"
@@ -273,6 +275,11 @@ absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
         text::StrCat(source.path, ": --kernels is for native libraries: convert the program to one first"));
   auto native = importers::ReadNative(source.file);
   if (!native.ok()) return native.status();
+  if (const Machine* machine = FindMachine(native->machine); machine != nullptr && machine != &kThisMachine)
+    return WithHelp(absl::UnimplementedError(text::StrCat(source.path,
+                                                          ": --kernels says which loops this processor takes, and the ",
+                                                          "library is for ", machine->name)),
+                    "the same program, converted for this machine, has the same products");
   const kernels::NativeModel& model = native->model;
   std::string why;
   const auto checked = kernels::Executable::Make(model.plan, &why);

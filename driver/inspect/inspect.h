@@ -85,6 +85,7 @@ struct OnnxReport {
 struct FileReport {
   std::string file, format, producer;  // format: Format::name
   uint64_t bytes = 0;
+  std::string target;          // of native libraries: the machine, as convert --target names it
   uint64_t runtime_bytes = 0;  // of native libraries: of those bytes, kernels and executor
   std::vector<ProgramReport> programs;
   std::vector<TensorRow> tensors;  // of files without programs

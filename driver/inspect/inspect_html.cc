@@ -203,6 +203,7 @@ absl::StatusOr<std::string> InspectPage(const FileReport& r, bool histograms) {
   for (const Format& f : Formats())
     if (f.name == r.format) title = f.title;
   page.Fact("file", r.file).Fact("format", title).Fact("size", text::ByteCount(r.bytes));
+  if (!r.target.empty()) page.Fact("for", r.target);
   if (r.runtime_bytes > 0) page.Fact("of it kernels", text::ByteCount(r.runtime_bytes));
   if (!r.producer.empty()) page.Fact("made by", r.producer);
   if (!r.quantization.empty()) page.Fact("quantized", r.quantization);

@@ -188,6 +188,7 @@ std::string ToJson(const FileReport& r) {
     for (const std::string& c : r.verified->corrected) j.String(c);
     j.EndArray().EndObject();
   }
+  if (!r.target.empty()) j.Key("target").String(r.target);
   if (r.runtime_bytes > 0) j.Key("runtime_bytes").Int(r.runtime_bytes);
   if (r.kernels) {
     j.Key("kernels");

@@ -174,10 +174,10 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   std::string_view format = r.format;
   for (const Format& f : Formats())
     if (f.name == r.format) format = f.title;
-  t.Line(
-      text::StrCat(Shown(r.file), ": ", format, ", ", text::ByteCount(r.bytes),
-                   r.runtime_bytes > 0 ? text::StrCat(" (", text::ByteCount(r.runtime_bytes), " of them kernels)") : "",
-                   r.producer.empty() ? "" : ", ", Shown(r.producer)));
+  t.Line(text::StrCat(
+      Shown(r.file), ": ", format, r.target.empty() ? "" : " for ", r.target, ", ", text::ByteCount(r.bytes),
+      r.runtime_bytes > 0 ? text::StrCat(" (", text::ByteCount(r.runtime_bytes), " of them kernels)") : "",
+      r.producer.empty() ? "" : ", ", Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
     t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ",

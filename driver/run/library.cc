@@ -16,12 +16,8 @@
 #include "slipway/slipway_model.h"
 
 namespace slipway::driver {
-namespace {
 
-// The dynamic linker does not notice a file that was cut off: the process dies when a missing page is touched. And a
-// library believes what its payload says of its own size: it lies in the same file. While the file that this returns is
-// open, one that is cut off later is known by its size (io/inputs.h).
-absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWhole(const std::string& path) {
+absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWholeLibrary(const std::string& path) {
   ASSIGN_OR_RETURN(std::shared_ptr<io::MappedFile> file, io::MappedFile::Open(path));
   const absl::Span<const uint8_t> bytes = file->data();
   Elf64_Ehdr header;
@@ -41,8 +37,6 @@ absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWhole(const std::string& pat
   RETURN_IF_ERROR(importers::ReadNative(file).status());
   return file;
 }
-
-}  // namespace
 
 struct NativeLibrary::Functions {
   decltype(&slipway_model_open_with) open;
@@ -65,7 +59,7 @@ struct NativeLibrary::Functions {
 absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path,
                                                                    const std::vector<std::string>& plugins) {
   std::unique_ptr<NativeLibrary> out(new NativeLibrary);
-  ASSIGN_OR_RETURN(out->file_, OpenWhole(path));
+  ASSIGN_OR_RETURN(out->file_, OpenWholeLibrary(path));
   // A name without a slash is looked for in the system's folders.
   const std::string place = path.find('/') == std::string::npos ? "./" + path : path;
   out->library_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -15,6 +15,12 @@
 
 namespace slipway::driver {
 
+// The file, where all segments of the library are inside and it holds a model; else InvalidArgument. The dynamic linker
+// does not notice a file that was cut off: the process dies when a missing page is touched. And a library believes what
+// its payload says of its own size: it lies in the same file. While the file that this returns is open, one that is cut
+// off later is known by its size (io/inputs.h).
+absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWholeLibrary(const std::string& path);
+
 // The functions of include/slipway/slipway_model.h in a library that was loaded at run time, and the model it holds.
 // The
 // code in the file is run: only for libraries that the user names to be run.

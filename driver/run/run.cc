@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/machine.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -17,6 +18,7 @@
 #include "driver/edge/paths.h"
 #include "driver/edge/plugins.h"
 #include "driver/inspect/inspect.h"
+#include "driver/run/emulated.h"
 #include "driver/run/library.h"
 #include "driver/verify/onnx_runtime.h"
 #include "exporters/safetensors/safetensors.h"
@@ -127,6 +129,31 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   return report;
 }
 
+// Of another machine: what is timed and counted inside the process is not what it takes there, and not given.
+absl::StatusOr<RunReport> RunForeign(const RunOptions& options, const Machine& machine) {
+  const std::string_view flag = options.profile            ? "--profile"
+                                : !options.decode.empty()  ? "--decode"
+                                : !options.plugins.empty() ? "--plugin"
+                                                           : "";
+  if (!flag.empty())
+    return WithHelp(absl::UnimplementedError(text::StrCat(flag, ": the library is for ", machine.name,
+                                                          " and runs under an emulator, which this is not for")),
+                    text::StrCat("leave it out, or run on such a machine"));
+  RunReport report;
+  const Clock::time_point begin = Clock::now();
+  auto inputs = ReadInputs(options.inputs, options.model);
+  if (!inputs.ok()) return WithPlace(inputs.status(), options.inputs);
+  report.load_seconds = Since(begin);
+  const Tensors set = *std::move(inputs);
+  ASSIGN_OR_RETURN(std::vector<EmulatedRun> runs,
+                   RunEmulated(options.model, machine, {&set, 1},
+                               {.emulator = options.emulator, .threads = options.threads, .repeat = options.repeat}));
+  RETURN_IF_ERROR(runs[0].outputs.status());
+  report.run_seconds = std::move(runs[0].seconds);
+  RETURN_IF_ERROR(WriteOutputs(*runs[0].outputs, options.outputs));
+  return report;
+}
+
 // Loading and the first run are one process; how long each takes is not known. Outputs that are no tensors of numbers
 // are left out.
 absl::StatusOr<RunReport> RunModel(const RunOptions& options) {
@@ -226,7 +253,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   if (!source.ok()) return source.status();
   auto format = FormatOf(*source);
   if (!format.ok()) return format.status();
-  if ((*format)->name == "native") return RunLibrary(options);
+  if ((*format)->name == "native") {
+    const Machine* foreign = ForeignMachine(*source);
+    return foreign != nullptr ? RunForeign(options, *foreign) : RunLibrary(options);
+  }
   if (!options.decode.empty())
     return WithHelp(absl::UnimplementedError("--decode: only a native library keeps state between runs"),
                     "slipway convert MODEL.pt2 --state auto -o MODEL.so makes one");

@@ -1,13 +1,15 @@
-// Programs are run by the evaluator, libraries in this process through their C interface, ONNX models in a process of
-// Python.
+// Programs are run by the evaluator, libraries in this process through their C interface (those of another machine in a
+// process of an emulator), ONNX models in a process of Python.
 #include "driver/verify/model.h"
 
+#include "base/machine.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/convert/missing_weights.h"
 #include "driver/convert/pass_context.h"
 #include "driver/edge/diagnostic.h"
 #include "driver/edge/format.h"
+#include "driver/run/emulated.h"
 #include "driver/run/library.h"
 #include "driver/verify/onnx_runtime.h"
 #include "importers/native/native_file.h"
@@ -59,11 +61,10 @@ class ProgramModel : public VerifyModel {
   std::vector<std::string> names_;
 };
 
+// What libraries of this machine and of others have in common: what their inputs are.
 class LibraryModel : public VerifyModel {
  public:
-  LibraryModel(std::unique_ptr<NativeLibrary> library, std::unique_ptr<io::TempFolder> folder,
-               const kernels::NativeModel& model)
-      : folder_(std::move(folder)), library_(std::move(library)) {
+  explicit LibraryModel(const kernels::NativeModel& model) {
     for (const auto& [key, value] : model.metadata)
       if (const auto dtype = ir::DTypeFromName(value); key == "slipway.dtype" && dtype && ir::IsLowPrecision(*dtype))
         narrowed_ = *dtype;
@@ -73,14 +74,32 @@ class LibraryModel : public VerifyModel {
   ir::DType narrowed() const override { return narrowed_; }
   std::string kind() const override { return "native library"; }
 
+ protected:
+  // The inputs as the library takes them.
+  absl::StatusOr<Tensors> Cast(Tensors inputs) const {
+    for (size_t i = 0; i < inputs.size() && i < inputs_.size(); ++i)
+      if (inputs[i].dtype == ir::DType::kFloat32 && inputs_[i] == narrowed_) {
+        ASSIGN_OR_RETURN(inputs[i], CastTo(inputs[i], narrowed_));
+      }
+    return inputs;
+  }
+
+ private:
+  ir::DType narrowed_ = ir::DType::kFloat32;
+  std::vector<ir::DType> inputs_;
+};
+
+class LoadedModel : public LibraryModel {
+ public:
+  LoadedModel(std::unique_ptr<NativeLibrary> library, std::unique_ptr<io::TempFolder> folder,
+              const kernels::NativeModel& model)
+      : LibraryModel(model), folder_(std::move(folder)), library_(std::move(library)) {}
+
   absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) override {
     std::vector<absl::StatusOr<Tensors>> out;
-    for (Tensors inputs : sets) {
+    for (const Tensors& set : sets) {
       RETURN_IF_ERROR(library_->ResetState());
-      for (size_t i = 0; i < inputs.size() && i < inputs_.size(); ++i)
-        if (inputs[i].dtype == ir::DType::kFloat32 && inputs_[i] == narrowed_) {
-          ASSIGN_OR_RETURN(inputs[i], CastTo(inputs[i], narrowed_));
-        }
+      ASSIGN_OR_RETURN(const Tensors inputs, Cast(set));
       out.push_back(library_->Run(inputs));
       if (!out.back().ok() && !absl::IsInvalidArgument(out.back().status())) return out.back().status();
     }
@@ -90,8 +109,35 @@ class LibraryModel : public VerifyModel {
  private:
   std::unique_ptr<io::TempFolder> folder_;  // where a package was unpacked
   std::unique_ptr<NativeLibrary> library_;
-  ir::DType narrowed_ = ir::DType::kFloat32;
-  std::vector<ir::DType> inputs_;
+};
+
+class EmulatedModel : public LibraryModel {
+ public:
+  EmulatedModel(std::string path, const Machine& machine, const VerifyOptions& o, const kernels::NativeModel& model)
+      : LibraryModel(model), path_(std::move(path)), machine_(machine), options_(o) {}
+
+  std::string note() const override { return text::StrCat(path_, " ran under an emulator of ", machine_.name); }
+
+  absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) override {
+    std::vector<Tensors> inputs;
+    for (const Tensors& set : sets) {
+      ASSIGN_OR_RETURN(inputs.emplace_back(), Cast(set));
+    }
+    ASSIGN_OR_RETURN(std::vector<EmulatedRun> runs,
+                     RunEmulated(path_, machine_, inputs,
+                                 {.emulator = options_.emulator, .threads = options_.threads, .reset_state = true}));
+    std::vector<absl::StatusOr<Tensors>> out;
+    for (EmulatedRun& run : runs) {
+      out.push_back(std::move(run.outputs));
+      if (!out.back().ok() && !absl::IsInvalidArgument(out.back().status())) return out.back().status();
+    }
+    return out;
+  }
+
+ private:
+  const std::string path_;
+  const Machine& machine_;
+  const VerifyOptions& options_;
 };
 
 class OnnxModel : public VerifyModel {
@@ -143,7 +189,30 @@ absl::StatusOr<std::string> Unpack(const std::shared_ptr<io::MappedFile>& file, 
   return absl::InvalidArgumentError("a package without a library");
 }
 
+absl::Status HasGrowingStates(const std::string& path, const std::vector<std::string>& states) {
+  return WithHelp(
+      absl::UnimplementedError(text::StrCat(path, ": the library keeps ", text::Join(states, ", "), " between runs")),
+      "what `convert` makes without --state can be compared");
+}
+
+absl::StatusOr<std::unique_ptr<VerifyModel>> OpenForeign(const Source& source, const Machine& machine,
+                                                         const VerifyOptions& o) {
+  ASSIGN_OR_RETURN(const importers::NativeFile native, importers::ReadNative(source.file));
+  const kernels::Plan& plan = native.model.plan;
+  std::vector<std::string> growing;
+  for (const kernels::State& state : plan.states)
+    if (state.dim >= 0 && static_cast<size_t>(state.input) < plan.inputs.size())
+      growing.push_back(plan.inputs[static_cast<size_t>(state.input)].name);
+  if (!growing.empty()) return HasGrowingStates(source.path, growing);
+  if (!o.plugins.empty())
+    return WithHelp(absl::UnimplementedError(text::StrCat("--plugin: the library is for ", machine.name,
+                                                          " and runs under an emulator, which this is not for")),
+                    "compare the program with a library of this machine");
+  return std::make_unique<EmulatedModel>(source.path, machine, o, native.model);
+}
+
 absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, const VerifyOptions& o) {
+  if (const Machine* machine = ForeignMachine(source)) return OpenForeign(source, *machine, o);
   std::unique_ptr<io::TempFolder> folder;
   std::string path = source.path;
   if (io::ZipReader::Open(source.file).ok()) {
@@ -152,12 +221,9 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, c
   }
   ASSIGN_OR_RETURN(auto library, NativeLibrary::Open(path, o.plugins));
   RETURN_IF_ERROR(library->SetThreads(o.threads));
-  if (const auto states = library->GrowingStates(); !states.empty())
-    return WithHelp(
-        absl::UnimplementedError(text::StrCat(path, ": the library keeps ", text::Join(states, ", "), " between runs")),
-        "what `convert` makes without --state can be compared");
+  if (const auto states = library->GrowingStates(); !states.empty()) return HasGrowingStates(path, states);
   ASSIGN_OR_RETURN(const importers::NativeFile native, importers::ReadNative(source.file));
-  return std::make_unique<LibraryModel>(std::move(library), std::move(folder), native.model);
+  return std::make_unique<LoadedModel>(std::move(library), std::move(folder), native.model);
 }
 
 }  // namespace

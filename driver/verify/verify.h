@@ -32,6 +32,7 @@ struct VerifyOptions {
   double timeout = 600;              // seconds of onnxruntime
   std::vector<std::string> plugins;
   int threads = 0;
+  std::string emulator;                        // for libraries of another machine, as EmulatorOptions has it
   std::string junit;                           // a file to write ToJunit() to; "": none
   uint64_t memory_limit = uint64_t{1} << 36;   // of the temporaries of a run
   uint64_t observe_limit = uint64_t{1} << 30;  // bytes of values that `layers` looks at in one run

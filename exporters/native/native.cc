@@ -92,7 +92,7 @@ class Library {
     header.weights_size = weights_size_;
     header.size = RoundUp(header.weights_offset + weights_size_, kPage);
 
-    auto template_id = TemplateId();
+    auto template_id = TemplateId(*options_.machine);
     if (!template_id.ok()) return template_id.status();
     io::Sha256 digest;
     digest.Update(*template_id);
@@ -101,7 +101,7 @@ class Library {
     for (const auto& [name, bytes] : options_.plugins)
       digest.Update(text::StrCat(io::Crc32Of(bytes), " ", bytes.size(), "\n"));
     const io::Sha256Digest id = digest.Finish();
-    auto frame = FrameFor(header.size, {reinterpret_cast<const char*>(id.data()), 20},
+    auto frame = FrameFor(*options_.machine, header.size, {reinterpret_cast<const char*>(id.data()), 20},
                           text::StrCat("slipway-", io::ToHex(id).substr(0, 32), ".so"));
     if (!frame.ok()) return frame.status();
 

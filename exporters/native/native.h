@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/machine.h"
 #include "exporters/output_limit.h"
 #include "io/byte_source.h"
 #include "ir/graph.h"
@@ -19,7 +20,8 @@
 namespace slipway::exporters {
 
 struct NativeOptions {
-  bool package = false;  // a PT2 archive with the library in it
+  const Machine* machine = &kThisMachine;  // HasTemplate() holds
+  bool package = false;                    // a PT2 archive with the library in it
   // … and with these programs, as torch.export.load opens them: what was exported, of which `program` was made. May be
   // null.
   const ir::Archive* with_program = nullptr;

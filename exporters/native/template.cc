@@ -12,8 +12,13 @@
 
 extern "C" {
 // template.S.
-extern const char slipway_template[] __attribute__((visibility("hidden")));
-extern const char slipway_template_end[] __attribute__((visibility("hidden")));
+#define SLIPWAY_EMBEDDED(name)                                    \
+  extern const char name[] __attribute__((visibility("hidden"))); \
+  extern const char name##_end[] __attribute__((visibility("hidden")))
+SLIPWAY_EMBEDDED(slipway_template);
+SLIPWAY_EMBEDDED(slipway_template_aarch64);
+SLIPWAY_EMBEDDED(slipway_runner_aarch64);
+#undef SLIPWAY_EMBEDDED
 }
 
 namespace slipway::exporters {
@@ -22,6 +27,15 @@ namespace {
 // Payloads above this begin at multiples of it in the file, so that large pages can map them.
 constexpr uint64_t kLarge = uint64_t{2} << 20;
 constexpr uint64_t kPage = uint64_t{64} << 10;  // the largest page of the architectures we build for
+
+// Empty where there is none.
+std::string_view TemplateFor(const Machine& machine) {
+  if (&machine == &kThisMachine)
+    return {slipway_template, static_cast<size_t>(slipway_template_end - slipway_template)};
+  if (&machine == &kAarch64)
+    return {slipway_template_aarch64, static_cast<size_t>(slipway_template_aarch64_end - slipway_template_aarch64)};
+  return {};
+}
 
 absl::Status Bad(std::string_view what) { return absl::InternalError(text::StrCat("the library template: ", what)); }
 
@@ -49,12 +63,13 @@ bool Get(std::string_view file, uint64_t at, T* to) {
   return true;
 }
 
-absl::StatusOr<Elf> Read() {
+absl::StatusOr<Elf> Read(const Machine& machine) {
   Elf e;
-  e.file = {slipway_template, static_cast<size_t>(slipway_template_end - slipway_template)};
+  e.file = TemplateFor(machine);
   if (!Get(e.file, 0, &e.header) || std::memcmp(e.header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      e.header.e_ident[EI_CLASS] != ELFCLASS64 || e.header.e_ident[EI_DATA] != ELFDATA2LSB)
-    return Bad("is no 64-bit ELF file");
+      e.header.e_ident[EI_CLASS] != ELFCLASS64 || e.header.e_ident[EI_DATA] != ELFDATA2LSB ||
+      e.header.e_machine != machine.elf)
+    return Bad(text::StrCat("is no 64-bit ELF file for ", machine.name));
   e.segments.resize(e.header.e_phnum);
   e.sections.resize(e.header.e_shnum);
   for (size_t i = 0; i < e.segments.size(); ++i)
@@ -88,14 +103,22 @@ absl::StatusOr<Elf> Read() {
 
 }  // namespace
 
-absl::StatusOr<std::string> TemplateId() {
-  auto e = Read();
+bool HasTemplate(const Machine& machine) { return !TemplateFor(machine).empty(); }
+
+std::string_view RunnerFor(const Machine& machine) {
+  if (&machine == &kThisMachine || &machine != &kAarch64) return {};
+  return {slipway_runner_aarch64, static_cast<size_t>(slipway_runner_aarch64_end - slipway_runner_aarch64)};
+}
+
+absl::StatusOr<std::string> TemplateId(const Machine& machine) {
+  auto e = Read(machine);
   if (!e.ok()) return e.status();
   return std::string(e->file.substr(e->id, 20));
 }
 
-absl::StatusOr<LibraryFrame> FrameFor(uint64_t payload_size, std::string_view id, std::string_view soname) {
-  auto elf = Read();
+absl::StatusOr<LibraryFrame> FrameFor(const Machine& machine, uint64_t payload_size, std::string_view id,
+                                      std::string_view soname) {
+  auto elf = Read(machine);
   if (!elf.ok()) return elf.status();
   Elf& e = *elf;
   if (id.size() != 20 || soname.size() > 64) return Bad("is asked for an id or a soname that does not fit");

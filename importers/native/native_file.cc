@@ -19,6 +19,13 @@ bool IsElf(Span bytes) {
          bytes[EI_CLASS] == ELFCLASS64 && bytes[EI_DATA] == ELFDATA2LSB;
 }
 
+// Of a library's bytes.
+uint16_t MachineOf(Span elf) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, elf.data(), sizeof header);
+  return header.e_machine;
+}
+
 // The library's bytes: the file, or the stored member of a package.
 absl::StatusOr<Span> LibraryIn(const std::shared_ptr<io::MappedFile>& file) {
   const Span bytes = file->data();
@@ -62,6 +69,11 @@ bool LooksNative(const std::shared_ptr<io::MappedFile>& file) {
   return bytes.starts_with("PK") && LibraryIn(file).ok();
 }
 
+uint16_t NativeMachine(const std::shared_ptr<io::MappedFile>& file) {
+  auto elf = LibraryIn(file);
+  return elf.ok() ? MachineOf(*elf) : 0;
+}
+
 absl::StatusOr<NativeFile> ReadNative(const std::shared_ptr<io::MappedFile>& file) {
   auto elf = LibraryIn(file);
   if (!elf.ok()) return elf.status();
@@ -76,7 +88,7 @@ absl::StatusOr<NativeFile> ReadNative(const std::shared_ptr<io::MappedFile>& fil
   if (!inside(header.plan_offset, header.plan_size) || !inside(header.weights_offset, header.weights_size))
     return no("the library is damaged");
   static constexpr kernels::Kernel kUnknown{.name = "?", .run = nullptr};
-  NativeFile out{file, {}, elf->size() - payload.size()};
+  NativeFile out{file, {}, MachineOf(*elf), elf->size() - payload.size()};
   std::string why;
   if (!kernels::ReadPlanFile({payload.data() + header.plan_offset, header.plan_size},
                              {payload.data() + header.weights_offset, header.weights_size}, &out.model, &why,

@@ -16,11 +16,15 @@ namespace slipway::importers {
 struct NativeFile {
   std::shared_ptr<io::MappedFile> file;
   kernels::NativeModel model;
+  uint16_t machine = 0;        // as NativeMachine()
   uint64_t runtime_bytes = 0;  // of the library: all but the model, the same in every library of one slipway
 };
 
 // Whether the file is an ELF library, or a zip archive with one for torch's AOT loader in it.
 bool LooksNative(const std::shared_ptr<io::MappedFile>& file);
+
+// The machine that the library is for (base/machine.h), as its header says; 0 for what is no library.
+uint16_t NativeMachine(const std::shared_ptr<io::MappedFile>& file);
 
 // InvalidArgument for what holds no model, or a damaged one.
 absl::StatusOr<NativeFile> ReadNative(const std::shared_ptr<io::MappedFile>& file);

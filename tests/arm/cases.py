@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
-"""Exported programs with saved numbers, run as native plans by the emulated 64-bit Arm build of tests/arm. By hand:
+"""Exported programs with saved numbers as libraries for 64-bit Arm, run under qemu. By hand:
 
-    tests/arm/check.sh                                       # builds build/arm/run_plan
-    tests/arm/cases.py FOLDER [--match RE] [--slipway PATH]  # needs torch, safetensors and numpy
+    tests/arm/cases.py FOLDER [--match RE] [--sample N] [--slipway PATH]       # needs torch and safetensors
 
 FOLDER holds NAME.pt2 with NAME.safetensors beside it: tensors input.N and output.N, of tensors and symbolic numbers
-alone. Each is converted by this machine's slipway; its plan then runs on both machines. What Arm computes must be what
-this machine computes, to within the error of the dtype, or what was saved. The last line is "N passed, M failed, K not
-run", which are those that slipway does not convert or that do not run here either.
+alone. Each is converted for this machine and with --target aarch64-linux; what the latter computes under qemu-aarch64
+must be what was saved, or what the former computes here, to within the error of the dtype. The last lines are the time
+and the bytes that the two took to make, over all that passed, and "N passed, M failed, K not run", which are those that
+slipway converts for neither or that do not run here either. --sample N: about N of them, the same ones each time.
 """
 
 import argparse
+import collections
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import time
 
-import numpy
 import torch
 from safetensors.torch import load_file
 
@@ -25,26 +26,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from diagnostics import cause  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-# In the order of kernels/tensor.h.
-DTYPES = [
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    # fmt: skip
-    torch.uint16,
-    torch.uint32,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2fnuz,
-]
 # (relative, absolute as a multiple of the root mean square)
 WITHIN = {
     torch.float64: (1e-6, 1e-7),
@@ -52,32 +33,6 @@ WITHIN = {
     torch.float16: (1e-2, 5e-3),
     torch.bfloat16: (4e-2, 2e-2),
 }
-
-
-def write(tensors, path):
-    with open(path, "wb") as file:
-        for t in tensors:
-            t = t.contiguous()
-            file.write(numpy.array([DTYPES.index(t.dtype), t.dim()], dtype=numpy.int32).tobytes())
-            file.write(numpy.array(t.shape, dtype=numpy.int64).tobytes())
-            file.write(t.reshape(-1).view(torch.uint8).numpy().tobytes())
-
-
-def read(path):
-    data, at, out = path.read_bytes(), 0, []
-    while at < len(data):
-        code, rank = numpy.frombuffer(data, numpy.int32, 2, at)
-        shape = numpy.frombuffer(data, numpy.int64, rank, at + 8).tolist()
-        at += 8 + 8 * int(rank)
-        dtype = DTYPES[code]
-        n = int(numpy.prod(shape, dtype=numpy.int64)) * dtype.itemsize
-        out.append(
-            torch.frombuffer(bytearray(data[at : at + n]), dtype=dtype).reshape(shape)
-            if n
-            else torch.empty(shape, dtype=dtype)
-        )
-        at += n
-    return out
 
 
 def difference(got, want):
@@ -105,48 +60,53 @@ def numbered(tensors, name):
     return [found[i] for i in sorted(found)]
 
 
-def judge(case, slipway, work):
+def judge(case, slipway, work, totals):
     """(True, False or None for not run, why)"""
-    tensors = load_file(case.with_suffix(".safetensors"))
-    model, given, results = work / "m.so", work / "in", {side: work / side for side in ("arm", "here")}
-    inputs, saved = numbered(tensors, "input"), numbered(tensors, "output")
-    if any(t.dtype not in DTYPES for t in inputs):
-        return None, "an input of a type that plans do not have"
-    done = subprocess.run([slipway, "convert", case, "-o", model, "-q"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return None, cause(done.stderr)
-    write(inputs, given)
-    emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
-    runs = {}
-    for side, command in {
-        "here": [ROOT / "build" / "run_plan"],
-        "arm": [*emulator, ROOT / "build" / "arm" / "run_plan"],
-    }.items():
-        runs[side] = subprocess.run([*command, model, given, results[side]], capture_output=True, text=True)
-    if runs["here"].returncode != 0:
-        return None, "here too: " + runs["here"].stderr.strip()
-    if runs["arm"].returncode != 0:
-        return False, f"exit {runs['arm'].returncode}: {runs['arm'].stderr.strip()}"
-    arm = read(results["arm"])
-    why = difference(arm, read(results["here"]))
-    return (True, "") if not why or not difference(arm, saved) else (False, why)
+    saved = numbered(load_file(case.with_suffix(".safetensors")), "output")
+    results, made = {}, {}
+    for side, flags in {"x86": [], "arm": ["--target", "aarch64-linux"]}.items():
+        model, outputs = work / f"{side}.so", work / f"{side}.safetensors"
+        began = time.monotonic()
+        done = subprocess.run([slipway, "convert", case, "-o", model, "-q", *flags], capture_output=True, text=True)
+        made[side] = time.monotonic() - began
+        if done.returncode != 0:
+            return None if side == "x86" else False, cause(done.stderr)
+        command = [slipway, "run", model, "--inputs", case.with_suffix(".safetensors"), "--outputs", outputs]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            return None if side == "x86" else False, f"{side}, exit {done.returncode}: {cause(done.stderr)}"
+        results[side] = numbered(load_file(outputs), "output")
+    for side in made:
+        totals[side, "seconds"] += made[side]
+        totals[side, "bytes"] += (work / f"{side}.so").stat().st_size
+    why = difference(results["arm"], saved)
+    return (True, "") if not why or not difference(results["arm"], results["x86"]) else (False, why)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--match", default=".")
+    parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--slipway", default=ROOT / "build" / "slipway")
     arguments = parser.parse_args()
-    counts = {True: 0, False: 0, None: 0}
+    counts, totals = {True: 0, False: 0, None: 0}, collections.Counter()
+    cases = [
+        case
+        for case in sorted(arguments.folder.rglob("*.pt2"))
+        if re.search(arguments.match, case.name) and case.with_suffix(".safetensors").exists()
+    ]
+    if arguments.sample:
+        cases = cases[:: max(1, round(len(cases) / arguments.sample))]
     with tempfile.TemporaryDirectory(prefix="slipway-arm-") as work:
-        for case in sorted(arguments.folder.rglob("*.pt2")):
-            if not re.search(arguments.match, case.name) or not case.with_suffix(".safetensors").exists():
-                continue
-            good, why = judge(case, arguments.slipway, pathlib.Path(work))
+        for case in cases:
+            good, why = judge(case, arguments.slipway, pathlib.Path(work), totals)
             counts[good] += 1
             if not good:
                 print("FAIL" if good is False else "not run", case.name, why, flush=True)
+    for what in ("seconds", "bytes"):
+        arm, x86 = totals["arm", what], totals["x86", what]
+        print(f"{what}: {arm:.6g} for aarch64, {x86:.6g} for x86-64, {arm / max(x86, 1e-9):.3f} times")
     print(f"{counts[True]} passed, {counts[False]} failed, {counts[None]} not run")
     sys.exit(1 if counts[False] else 0)
 

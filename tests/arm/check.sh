@@ -1,30 +1,27 @@
 #!/usr/bin/env bash
-# The kernels and the runtime for 64-bit Arm (NEON): cross-compiled, their unit tests run, and plans that this machine's
-# slipway wrote run and compared with what it computes. tests/run.sh runs this where a cross compiler is at hand (a
-# minute; the first time three more to compile):
+# The kernels and the runtime for 64-bit Arm (NEON), as slipway carries them (cmake/CrossRuntime.cmake): their unit
+# tests run, and plans that this machine's slipway wrote run and compared with what it computes. tests/run.sh runs this
+# where a cross compiler is at hand (a minute; the first time two more to compile):
 #
-#   apt-get install g++-aarch64-linux-gnu qemu-user googletest cmake ninja-build flatbuffers-compiler libflatbuffers-dev
-#   tests/arm/check.sh [FOLDER]        FOLDER: where to build (build/arm)
+#   apt-get install g++-aarch64-linux-gnu qemu-user googletest
+#   tests/arm/check.sh
 #
-# Needs the built slipway and build/run_plan. Says "not run" and exits 0 where a tool is missing.
+# Needs the built slipway and run_plan beside it. Says "not run" and exits 0 where a tool is missing.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-OUT=${1:-$ROOT/build/arm}
+SLIPWAY=${SLIPWAY:-$ROOT/build/slipway}
+BUILD=$(dirname "$SLIPWAY")
+OUT=$BUILD/aarch64
 TRIPLE=aarch64-linux-gnu
-for tool in $TRIPLE-g++ qemu-aarch64 flatc; do
+for tool in $TRIPLE-g++ qemu-aarch64; do
   command -v "$tool" > /dev/null || { echo "not run: no $tool"; exit 0; }
 done
 [ -e /usr/src/googletest/googletest/src/gtest-all.cc ] || { echo "not run: no sources of googletest"; exit 0; }
-mkdir -p "$OUT"
-cmake -G Ninja -S "$ROOT/tests/arm" -B "$OUT" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
-  -DCMAKE_C_COMPILER=$TRIPLE-gcc -DCMAKE_CXX_COMPILER=$TRIPLE-g++ \
-  > "$OUT/configure.log" || { cat "$OUT/configure.log"; exit 1; }
-ninja -C "$OUT" -j "${JOBS:-2}" --quiet
+cmake --build "$BUILD" --target aarch64_tests -- -j "${JOBS:-2}" > "$OUT/build.log" || { cat "$OUT/build.log"; exit 1; }
 arm() { qemu-aarch64 -L /usr/$TRIPLE "$@"; }
 
 # The library that models are put into: its payload is alone in the last segment, as the exporter wants it.
-$TRIPLE-readelf -lW "$OUT/libruntime.so" | grep -E '^ +0[0-9] ' | grep -F '.slipway_payload' \
+$TRIPLE-readelf -lW "$OUT/libslipway_runtime.so" | grep -E '^ +0[0-9] ' | grep -F '.slipway_payload' \
   | grep -qE '^ +[0-9]+ +\.slipway_payload *$'
 
 # Instruction sets of x86-64 report themselves as not run, which is no news.
@@ -35,9 +32,9 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 count=0
 for program in "$ROOT"/tests/arm/*.sw "$ROOT/tests/cli/net.sw"; do
-  "${SLIPWAY:-$ROOT/build/slipway}" convert "$program" -o "$WORK/m.so" -q
+  "$SLIPWAY" convert "$program" -o "$WORK/m.so" -q
   arm "$OUT/run_plan" "$WORK/m.so" > "$WORK/arm" 2> "$WORK/arm.isa"
-  "${RUN_PLAN:-$ROOT/build/run_plan}" "$WORK/m.so" > "$WORK/here" 2> "$WORK/here.isa"
+  "${RUN_PLAN:-$BUILD/run_plan}" "$WORK/m.so" > "$WORK/here" 2> "$WORK/here.isa"
   grep -q '^neon' "$WORK/arm.isa"
   relative=2e-5
   [ "$(basename "$program")" != halves.sw ] || relative=8e-3

@@ -32,6 +32,16 @@ with zipfile.ZipFile("as_a_wheel.zip", "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.write(file)
 print(project["project"]["scripts"]["slipway"])
 PYTHON
+cp as_a_wheel.zip before.zip
+python3 "$ROOT/packaging/smaller_wheel.py" as_a_wheel.zip
+"$PYTHON" - <<'PYTHON'
+import pathlib, zipfile
+with zipfile.ZipFile("before.zip") as before, zipfile.ZipFile("as_a_wheel.zip") as after:
+    assert after.testzip() is None
+    for a, b in zip(before.infolist(), after.infolist(), strict=True):
+        assert (a.filename, a.external_attr, a.date_time, a.CRC) == (b.filename, b.external_attr, b.date_time, b.CRC)
+assert pathlib.Path("as_a_wheel.zip").stat().st_size < pathlib.Path("before.zip").stat().st_size
+PYTHON
 
 # The command, by its entry point, and a conversion from Python, by an interpreter that sees no other package.
 cat > command.py <<'PYTHON'

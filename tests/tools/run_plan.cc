@@ -1,14 +1,9 @@
 // Runs the plan in a native library's payload, whatever architecture the library is for: plans are the same for all.
 //
-//   run_plan MODEL.so                 on numbers of its own; prints every element of every result, so that two builds
-//                                     of
-//                                     this can be compared (tests/arm/check.sh)
-//   run_plan MODEL.so INPUTS RESULTS  on tensors from a file (tests/arm/cases.py)
-//
-// A file of tensors: for each its dtype (kernels/tensor.h) and rank in 32 bits, its sizes in 64, its elements.
+//   run_plan MODEL.so      on numbers of its own; prints every element of every result, so that two builds of this can
+//                          be compared (tests/arm/check.sh)
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -66,36 +61,10 @@ std::vector<Tensor> MakeInputs(const Plan& plan, std::vector<std::vector<char>>*
   return inputs;
 }
 
-// What is cut off counts as zeros, or as not there: the files are the tests' own.
-std::vector<Tensor> ReadTensors(const char* path, std::vector<std::vector<char>>* memory) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<Tensor> inputs;
-  for (int32_t head[2]; file.read(reinterpret_cast<char*>(head), sizeof head);) {
-    Tensor t;
-    t.dtype = static_cast<DType>(head[0]);
-    t.rank = head[1];
-    file.read(reinterpret_cast<char*>(t.sizes), static_cast<std::streamsize>(sizeof(int64_t)) * t.rank);
-    Lay(&t, memory);
-    file.read(static_cast<char*>(t.data), t.numel() * ByteSize(t.dtype));
-    inputs.push_back(t);
-  }
-  return inputs;
-}
-
-void WriteTensors(const std::vector<Tensor>& tensors, const char* path) {
-  std::ofstream file(path, std::ios::binary);
-  for (const Tensor& t : tensors) {
-    const int32_t head[2] = {static_cast<int32_t>(t.dtype), t.rank};
-    file.write(reinterpret_cast<const char*>(head), sizeof head);
-    file.write(reinterpret_cast<const char*>(t.sizes), static_cast<std::streamsize>(sizeof(int64_t)) * t.rank);
-    file.write(static_cast<const char*>(t.data), t.numel() * ByteSize(t.dtype));
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 && argc != 4) return Fail("usage: run_plan MODEL.so [INPUTS RESULTS]");
+  if (argc != 2) return Fail("usage: run_plan MODEL.so");
   Payload payload;
   if (std::string why = ReadPayload(argv[1], &payload); !why.empty()) return Fail(why);
   NativeModel model;
@@ -104,7 +73,7 @@ int main(int argc, char** argv) {
 
   const Plan& plan = model.plan;
   std::vector<std::vector<char>> memory;
-  std::vector<Tensor> inputs = argc == 2 ? MakeInputs(plan, &memory) : ReadTensors(argv[2], &memory);
+  const std::vector<Tensor> inputs = MakeInputs(plan, &memory);
   auto executable = Executable::Make(plan, &why);
   if (!executable) return Fail(why);
   Context context(executable);
@@ -117,10 +86,6 @@ int main(int argc, char** argv) {
   });
   if (failure) return Fail(failure.text);
   std::fprintf(stderr, "%s: %zu steps\n", BestIsa().name, plan.steps.size());
-  if (argc == 4) {
-    WriteTensors(outputs, argv[3]);
-    return 0;
-  }
   for (const Tensor& t : outputs)
     for (int64_t i = 0; i < t.numel(); ++i)
       WithAnyType(t.dtype, [&]<typename T>() { std::printf("%.9g\n", Convert<double>(t.as<T>()[i])); });
