@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "importers/dlpack/dlpack.h"
 #include "importers/native/native_file.h"
 #include "io/atomic_writer.h"
+#include "io/io_error.h"
 #include "io/mapped_file.h"
 #include "io/subprocess.h"
 #include "io/temp_folder.h"
@@ -169,6 +171,7 @@ absl::StatusOr<std::vector<EmulatedRun>> RunEmulated(const std::string& library,
   const std::string program = folder->path() + "/run_library", request = folder->path() + "/request",
                     reply = folder->path() + "/reply";
   RETURN_IF_ERROR(io::WriteFile(program, runner));
+  if (chmod(program.c_str(), S_IRWXU) != 0) return io::IoError(errno, program);  // qemu-user asks for that
   RETURN_IF_ERROR(WriteRequest(request, sets, o));
   std::vector<std::string> command = {o.emulator.empty() ? std::string(machine.emulator) : o.emulator};
   struct stat info;
@@ -187,11 +190,16 @@ absl::StatusOr<std::vector<EmulatedRun>> RunEmulated(const std::string& library,
     return absl::InvalidArgumentError(text::StrCat(library, ": ended by signal ", done->signal, " (",
                                                    std::string(strsignal(done->signal)), ") under ", command[0], ": ",
                                                    LastLine(done->error)));
-  if (done->exit_code != 0)
-    return WithHelp(
-        absl::UnimplementedError(text::StrCat(library, ": not run under ", command[0], ": ", LastLine(done->error))),
-        text::StrCat("the C library of ", machine.name, " has to be in ", machine.sysroot,
-                     " (Debian: libc6-arm64-cross), or where QEMU_LD_PREFIX says"));
+  struct stat made;
+  if (done->exit_code != 0 || stat(reply.c_str(), &made) != 0) {
+    std::string why = LastLine(done->error);
+    if (why.empty())
+      why =
+          done->exit_code != 0 ? text::StrCat("it ended with exit code ", done->exit_code) : "it ended without a reply";
+    return WithHelp(absl::UnimplementedError(text::StrCat(library, ": not run under ", command[0], ": ", why)),
+                    text::StrCat("the C library of ", machine.name, " has to be in ", machine.sysroot,
+                                 " (Debian: libc6-arm64-cross), or where QEMU_LD_PREFIX says"));
+  }
   auto runs = ReadReply(reply, sets.size());
   if (!runs.ok()) return WithPlace(runs.status(), library);
   return runs;

@@ -66,9 +66,13 @@ def judge(case, slipway, work, totals):
     results, made = {}, {}
     for side, flags in {"x86": [], "arm": ["--target", "aarch64-linux"]}.items():
         model, outputs = work / f"{side}.so", work / f"{side}.safetensors"
-        began = time.monotonic()
-        done = subprocess.run([slipway, "convert", case, "-o", model, "-q", *flags], capture_output=True, text=True)
-        made[side] = time.monotonic() - began
+        command = [slipway, "convert", case, "-o", model, "-q", *flags]
+        done, times = None, []
+        for _ in range(2):  # the better of two: the first one reads the files from the disk
+            began = time.monotonic()
+            done = subprocess.run(command, capture_output=True, text=True)
+            times.append(time.monotonic() - began)
+        made[side] = min(times)
         if done.returncode != 0:
             return None if side == "x86" else False, cause(done.stderr)
         command = [slipway, "run", model, "--inputs", case.with_suffix(".safetensors"), "--outputs", outputs]

@@ -43,7 +43,9 @@ slipway inspect out/m.so --json | "$PYTHON" -c 'import json, sys; print(json.loa
 for side in here m; do slipway inspect out/$side.so | sed 1d > $side.text; done
 cmp here.text m.text
 slipway inspect out/m.so --header > m.h
-diff <(slipway inspect out/here.so --header | sed 's/here/m/g; s/HERE/M/g') m.h
+mkdir other
+cp out/here.so other/m.so
+slipway inspect other/m.so --header | cmp - m.h
 expect 4 "SW2002.*--kernels says which loops this processor takes, and the library is for $there" \
   slipway inspect out/m.so --kernels
 # Segments for pages of 4, 16 and 64 KiB; the glibc of all libraries.
@@ -67,7 +69,16 @@ PYTHON
 run() { slipway run out/m.so --inputs in.safetensors --outputs out/y.safetensors "$@"; }
 expect 4 "SW2002.*the library is for $there, and there is no ./none to run it" run --emulator ./none
 says 'install qemu-user' '--emulator'
-expect 4 "SW2002.*not run under .*true" run --emulator "$(command -v false)"
+expect 4 "SW2002.*not run under false: it ended with exit code 1" run --emulator false
+expect 4 "SW2002.*not run under true: it ended without a reply" run --emulator true
+# What an emulator says is not believed: a reply that is none, and one that is cut off.
+printf '#!/bin/sh\nfor reply; do :; done\nprintf %%s "SLPWRUN" > "$reply"\n' > liar
+chmod +x liar
+expect 3 'SW1001.*reply is cut off' run --emulator ./liar
+sed -i 's/SLPWRUN/SLPWRUN200000000/' liar
+expect 3 'SW1001.*reply is none' run --emulator ./liar
+sed -i 's/SLPWRUN2/SLPWRUN1/' liar
+expect 3 'SW1001.*reply is cut off' run --emulator ./liar
 expect 4 'SW2002.*--profile' run --profile
 expect 4 'SW2002.*--decode' run --decode in.safetensors
 expect 4 'SW2002.*--plugin' run --plugin ./p.so
