@@ -164,6 +164,7 @@ def quantize(
     input_names: str | None = None,
     output_names: str | None = None,
     plugin: StrPath | Sequence[StrPath] | None = None,
+    target: str | None = None,
     with_program: bool = False,
     torch: Literal["2.9", "2.6"] | None = None,
     no_weights: bool = False,
@@ -266,6 +267,8 @@ def quantize(
     output_names            names of the outputs, in order; all of them. For onnx
     plugin                  a shared library with kernels for operators of your own (slipway_kernel.h), whose code is
                             run; it is put into the output. May be repeated. For so, native-pt2
+    target                  the machine that the library is for, this one if not said; run and verify take one for
+                            another machine where qemu-user is installed; docs/native.md. For so, native-pt2
     with_program            the exported program as well, so that torch.export.load opens the same file. Its weights are
                             in the file twice. For native-pt2
     torch                   the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 …
@@ -366,6 +369,7 @@ def quantize(
         "input_names": input_names,
         "output_names": output_names,
         "plugin": plugin,
+        "target": target,
         "with_program": with_program,
         "torch": torch,
         "no_weights": no_weights,
@@ -415,21 +419,23 @@ def run(
     repeat: int | None = None,
     threads: int | None = None,
     python: StrPath | None = None,
+    emulator: StrPath | None = None,
     profile: bool = False,
     html: StrPath | None = None,
 ) -> Report:
     """Run a program, a native library or an ONNX model on inputs from a file.
 
-    model    exported program (.pt2), text form, native library (.so), or ONNX model (.onnx)
-    inputs   .safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only
-    outputs  .safetensors to write, with output.0, output.1, …
-    decode   inputs of one token: a library with state runs --inputs, the prompt, and then these --repeat times
-    plugin   a shared library with kernels of your own (slipway_kernel.h), whose code is run
-    repeat   runs; outputs are those of the last
-    threads  threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor
-    python   the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said
-    profile  time by operator
-    html     with --profile: write a page, too: time by module and by step, and what bounds the steps (docs/pages.md)
+    model     exported program (.pt2), text form, native library (.so), or ONNX model (.onnx)
+    inputs    .safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only
+    outputs   .safetensors to write, with output.0, output.1, …
+    decode    inputs of one token: a library with state runs --inputs, the prompt, and then these --repeat times
+    plugin    a shared library with kernels of your own (slipway_kernel.h), whose code is run
+    repeat    runs; outputs are those of the last
+    threads   threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor
+    python    the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said
+    emulator  the qemu-user that runs a library of another machine; by its name in PATH if not said
+    profile   time by operator
+    html      with --profile: write a page, too: time by module and by step, and what bounds the steps (docs/pages.md)
     """
     flags: dict[str, Option] = {
         "inputs": inputs,
@@ -439,6 +445,7 @@ def run(
         "repeat": repeat,
         "threads": threads,
         "python": python,
+        "emulator": emulator,
         "profile": profile,
         "html": html,
     }
@@ -528,6 +535,7 @@ def verify(
     layers: bool = False,
     html: StrPath | None = None,
     python: StrPath | None = None,
+    emulator: StrPath | None = None,
     ort_unoptimized: bool = False,
     timeout: float | None = None,
     plugin: StrPath | None = None,
@@ -550,6 +558,7 @@ def verify(
     layers           find the first node whose value differs, and where it comes from
     html             write a page, too: outputs, and of a program how far the values of each node differ (docs/pages.md)
     python           the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said
+    emulator         the qemu-user that runs a library of another machine; by its name in PATH if not said
     ort_unoptimized  A, an .onnx, is run without onnxruntime's optimizations; it may be B, too
     timeout          seconds that onnxruntime may take
     plugin           a shared library with kernels of your own (slipway_kernel.h), whose code is run
@@ -567,6 +576,7 @@ def verify(
         "layers": layers,
         "html": html,
         "python": python,
+        "emulator": emulator,
         "ort_unoptimized": ort_unoptimized,
         "timeout": timeout,
         "plugin": plugin,

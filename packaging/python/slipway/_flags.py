@@ -33,6 +33,7 @@ class ConvertFlags(TypedDict, total=False):
     input_names: str | None
     output_names: str | None
     plugin: StrPath | Sequence[StrPath] | None
+    target: str | None
     with_program: bool | None
     torch: Literal["2.9", "2.6"] | None
     no_weights: bool | None
@@ -90,6 +91,7 @@ class CompileFlags(TypedDict, total=False):
     no_algebra: bool | None
     complex: Literal["refuse", "real"] | None
     plugin: StrPath | Sequence[StrPath] | None
+    target: str | None
     dtype: Literal["bf16", "f16", "f32"] | None
     keep_io_types: bool | None
     rename: str | Sequence[str] | Mapping[str, object] | None
