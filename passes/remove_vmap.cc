@@ -56,6 +56,7 @@ class Region {
   // Rewrites the region; its marks are erased. Gives the node to continue with.
   absl::StatusOr<Node*> Resolve() {
     if (absl::Status s = Collect(); !s.ok()) return s;
+    if (adds_.empty()) return Unbatched();
     Node* next = leave_->next();
     ir::Builder b(g_, leave_, enter_->source());
     bool elementwise = !nested_;
@@ -141,13 +142,15 @@ class Region {
         continue;
       }
       nodes_.push_back(n);
-      bool depends = inner;
+      // Of regions in this one the marks, and what depends on them; what else is in there is computed in front.
+      bool depends = inner && (mark || n->op_name() == kEnter || n->op_name() == kLeave || n->op_name() == kLoad);
       for (const NamedArg& a : n->args()) a.arg.ForEachValue([&](Value* v) { depends |= batched_.contains(v); });
       if (!depends) continue;
       batched_nodes_.insert(n);
       for (Value* v : n->outputs())
         if (v) batched_.insert(v);
     }
+    if (adds_.empty()) return absl::OkStatus();
     // What depends on the batch leaves the region through removals only.
     absl::flat_hash_set<const Node*> inside(nodes_.begin(), nodes_.end());
     inside.insert(removes_.begin(), removes_.end());
@@ -190,6 +193,16 @@ class Region {
     g_.ReplaceAllUses(out, now);
     g_.Erase(n);
     return absl::OkStatus();
+  }
+
+  // Nothing is of a batch: the operators, regions among them, stay what they are, and each element gets a copy.
+  absl::StatusOr<Node*> Unbatched() {
+    for (Node* n : removes_)
+      if (absl::Status s = Finish(n, nullptr); !s.ok()) return s;
+    Node* next = enter_->next() == leave_ ? leave_->next() : enter_->next();
+    g_.Erase(enter_);
+    g_.Erase(leave_);
+    return next;
   }
 
   // Elementwise operators take the batch in front; arguments of fewer dimensions get ones behind it.
@@ -264,7 +277,6 @@ class Region {
       slice.strides_known = false;
       inside[n->output()] = body->AddInput(n->output()->name(), std::move(slice));
     }
-    if (xs.empty()) return Bad(*enter_, "a vmap region without batched tensors");
     std::vector<Node*> moved;  // nested regions whole, their own additions among them
     absl::flat_hash_set<const Node*> own(adds_.begin(), adds_.end());
     for (Node* n : nodes_)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ._flex import without_flex_attention
 from ._library import Archive, Lent, not_supported, usage_error
 from ._program import Diagnostic, SlipwayError
 
@@ -249,7 +250,7 @@ def graph_bytes(program: Any, samples: bool = True) -> tuple[bytes, dict[str, An
     lent: dict[str, Any] = {}
     light = copy.copy(program)
     light._state_dict = _without_values(torch, program.state_dict, lent)
-    light._graph_module = _with_known_operators(torch, program.graph_module)
+    light._graph_module = _with_known_operators(torch, without_flex_attention(torch, program.graph_module))
     light._constants = _without_values(torch, program.constants, lent)
     if not samples:
         light._example_inputs = None
