@@ -231,9 +231,12 @@ def _write_out(torch: Any, module: Any, node: Any) -> None:
         y = _call(module, node, attention, results, {"scale": scale, "enable_gqa": grouped})
         results = [y if y.meta["val"].dtype == dtype else _call(module, node, torch.ops.aten.to.dtype, [y, dtype])]
     for user in list(node.users):
-        if user.args[1] < len(results):
-            user.replace_all_uses_with(results[user.args[1]])
+        name, place = user.name, user.args[1]
+        if place < len(results):
+            user.replace_all_uses_with(results[place])
         module.graph.erase_node(user)
+        if place < len(results):
+            results[place].name = name  # by which the program's signature knows an output
     module.graph.erase_node(node)
 
 
