@@ -2,7 +2,8 @@
 """torch.compile(backend="slipway") beside torch eager and Inductor: models of timm and transformers, one image or text,
 each library in a process of its own.
 
-    python scripts/bench_torch_compile.py --package FOLDER [--threads 2] [--match RE] [--who eager slipway] [--seconds 3]
+    python scripts/bench_torch_compile.py --package FOLDER [--threads 2] [--match RE] [--who eager slipway]
+    [--seconds 3]
 
 FOLDER is where `slipway` can be imported from: an installed wheel's site-packages, or a copy of
 packaging/python/slipway with lib/libslipway.so.0 and bin/slipway in it. Models are those that timm and transformers

@@ -333,8 +333,26 @@ V Emitter::Cast(V x, DType to) {
   v.rank = x.rank;
   return v;
 }
-V Emitter::Shape(V x) { return Op("Shape", {x}, {}, DType::kInt64, 1); }
+void Emitter::HasSizes(const V& v, const ir::Type& type) {
+  if (!v || !type.is_tensor()) return;
+  Ints sizes;
+  bool any = false;
+  for (ir::Sym size : type.sizes) {
+    sizes.push_back(size.constant().value_or(-1));
+    any |= sizes.back() >= 0;
+  }
+  if (any) shared_->sizes.try_emplace(v.name, std::move(sizes));
+}
+V Emitter::Shape(V x) {
+  const auto it = shared_->sizes.find(x.name);
+  if (it != shared_->sizes.end() && std::find(it->second.begin(), it->second.end(), -1) == it->second.end())
+    return I64(it->second);
+  return Op("Shape", {x}, {}, DType::kInt64, 1);
+}
 V Emitter::Dim(V x, int d) {
+  const auto it = shared_->sizes.find(x.name);
+  if (it != shared_->sizes.end() && d < static_cast<int>(it->second.size()) && it->second[d] >= 0)
+    return I64({it->second[d]});
   return Op("Shape", {x}, {{"start", int64_t{d}}, {"end", int64_t{d + 1}}}, DType::kInt64, 1);
 }
 V Emitter::DimScalar(V x, int d) { return Squeeze(Dim(x, d), {0}); }
@@ -348,6 +366,8 @@ V Emitter::Reshape(V x, V shape, int rank, bool allow_zero) {
     if (std::any_of(target->begin(), target->end(), [&](int64_t s) { return s < 0 || (s == 0 && !allow_zero); }))
       target.reset();
   }
+  if (target == Ints{1})
+    if (const auto it = scalars_.find(x.name); it != scalars_.end()) return it->second;
   if (target) {
     if (const auto it = lifted_.find(x.name); it != lifted_.end()) x = it->second;
     if (const auto it = reshaped_.find(x.name); it != reshaped_.end()) x = it->second.first;
@@ -386,6 +406,8 @@ const std::pair<V, Ints>* Emitter::TransposeOf(const V& x) const {
 }
 V Emitter::Unsqueeze(V x, Ints axes) {
   if (axes.empty()) return x;
+  if (axes == Ints{0})
+    if (const auto it = scalars_.find(x.name); it != scalars_.end()) return it->second;
   if (const auto it = reshaped_.find(x.name); it != reshaped_.end() && axes.size() == 1) {
     Ints shape = it->second.second;
     if (axes[0] >= 0 && axes[0] <= static_cast<int64_t>(shape.size())) {
@@ -411,7 +433,10 @@ V Emitter::Squeeze(V x, Ints axes) {
     if (shape.size() + axes.size() == sizes.size()) return Reshape(it->second.first, std::move(shape));
   }
   int rank = x.rank < 0 ? -1 : x.rank - static_cast<int>(axes.size());
-  return Op("Squeeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
+  const bool scalar = x.rank == 1 && axes == Ints{0};
+  V y = Op("Squeeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
+  if (scalar) scalars_[y.name] = std::move(x);
+  return y;
 }
 V Emitter::Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps) {
   return SliceV(std::move(x), I64(std::move(starts)), I64(std::move(ends)), std::move(axes), std::move(steps));

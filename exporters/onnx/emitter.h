@@ -58,6 +58,7 @@ struct EmitterShared {
   text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
   std::vector<std::string> constant_order;
   text::Map<Known> known;                // constants, and small weights, by name
+  text::Map<Ints> sizes;                 // of the program's values, by name; -1: not known
   std::set<std::string> custom_domains;  // that nodes use
   FunctionLibrary* functions = nullptr;  // the model's; never null while lowering
   absl::Status status;                   // the first error of the node being lowered
@@ -76,6 +77,8 @@ class Emitter {
   void SetScope(std::string scope, std::string base) { scope_ = std::move(scope), base_ = std::move(base); }
   // What those nodes say of where they come from, by key.
   void SetMetadata(std::vector<std::pair<std::string, std::string>> metadata) { metadata_ = std::move(metadata); }
+  // Has the sizes of a value: Shape() and Dim() are numbers where these are.
+  void HasSizes(const V& v, const ir::Type& type);
   // States the type of a value in the graph, once; of what is the result of no node, nothing.
   void State(const V& v, const ir::Type& type);
   std::string UniqueName(std::string_view base);
@@ -158,6 +161,7 @@ class Emitter {
   text::Map<std::pair<V, Ints>> transposed_;        // what results of Transpose are made of
   text::Map<std::pair<V, Ints>> reshaped_;  // what results of Reshape to a known shape are made of, and that shape
   text::Map<V> lifted_;                     // what results of Unsqueeze at the front are made of
+  text::Map<V> scalars_;                    // what 0-d results of Squeeze are made of
   text::Map<std::vector<V>> written_;       // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);

@@ -227,7 +227,9 @@ V GraphLowering::Get(const ir::Value* v) {
     if (it != g->values_.end()) return it->second;
     if (g->resolve) {
       V x = g->resolve(v, std::nullopt);
-      if (x) return g->values_[v] = x;
+      if (!x) continue;
+      e_.HasSizes(x, v->type());
+      return g->values_[v] = x;
     }
   }
   e_.SetStatus(absl::InternalError(text::StrCat("value %", v->name(), " has no ONNX counterpart")));
@@ -279,7 +281,7 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
     if (!x) x = {"?", want, v->rank()};
     if (status.ok() && x.name != "?" && x.dtype != want) x = e_.Cast(x, want);
     x.rank = v->type().is_tensor() ? v->rank() : 0;
-    if (status.ok()) e_.State(x, v->type());
+    if (status.ok()) e_.State(x, v->type()), e_.HasSizes(x, v->type());
     values_[v] = x;
   }
 }

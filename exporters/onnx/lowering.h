@@ -128,7 +128,10 @@ class GraphLowering {
 
   using Problem = passes::Problem;
 
-  void Bind(const ir::Value* v, V x) { values_[v] = std::move(x); }
+  void Bind(const ir::Value* v, V x) {
+    e_.HasSizes(x, v->type());
+    values_[v] = std::move(x);
+  }
   // Lowers every node; problems are collected, never only the first.
   void Run(const ir::Graph& g, std::vector<Problem>* problems);
   // One node; where it cannot be lowered, it is among the problems and its results are placeholders.

@@ -80,3 +80,40 @@ def test_flatten_copies_sizes(slipway, tmp_path):
         x = torch.randn(sizes)
         for a, b in zip(session.run(None, {session.get_inputs()[0].name: x.numpy()}), Pooled()(x)):
             torch.testing.assert_close(torch.from_numpy(a), b)
+
+
+def test_known_sizes_are_numbers(slipway, tmp_path):
+    """What lowerings compute of sizes that the program states is not left to each run, and a size is no scalar between
+    two lists."""
+
+    class Bag(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag = torch.nn.EmbeddingBag(10, 4, mode="sum")
+
+        def forward(self, ids, offsets):
+            return self.bag(ids, offsets)
+
+    class Repeated(torch.nn.Module):
+        def forward(self, x):
+            n = x.shape[0]
+            return torch.arange(n).view(n, 1).expand(n, n) + x
+
+    ids, offsets = torch.tensor([1, 2, 4, 5, 3]), torch.tensor([0, 3])
+    auto = {"x": {0: AUTO}}
+    x = torch.randint(0, 9, (3, 1))
+    cases = [
+        (Bag(), (ids, offsets), None, {"Shape", "Range", "Squeeze", "Expand"}),
+        (Repeated(), (x,), auto, {"Reshape"}),
+    ]
+    for i, (module, args, dynamic, gone) in enumerate(cases):
+        path = tmp_path / f"{i}.pt2"
+        torch.export.save(torch.export.export(module.eval(), args, dynamic_shapes=dynamic), path)
+        slipway("convert", path, "-o", path.with_suffix(".onnx"))
+        nodes = onnx.load(path.with_suffix(".onnx")).graph.node
+        one = {k.output[0] for k in nodes if k.op_type == "Squeeze"}
+        found = {n.op_type for n in nodes if n.op_type != "Reshape" or n.input[0] in one}
+        assert not found & gone, [n.op_type for n in nodes]
+        session = onnxruntime.InferenceSession(path.with_suffix(".onnx"))
+        given = {v.name: a.numpy() for v, a in zip(session.get_inputs(), args)}
+        torch.testing.assert_close(torch.as_tensor(session.run(None, given)[0]), module(*args))
