@@ -24,7 +24,7 @@ function(slipway_native_template)
   slipway_see_public_headers(slipway_runtime)
   target_link_libraries(slipway_runtime PRIVATE room_kernels slipway_plan_file ${CMAKE_DL_LIBS})
   target_compile_options(slipway_runtime PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-fvisibility=hidden -fvisibility-inlines-hidden -fno-gnu-unique>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fvisibility=hidden -fvisibility-inlines-hidden>)
   # GNU ld: INSERT and the alignment of template.ld are not what every linker understands. The soname is a place to
   # write one.
   string(REPEAT "x" 64 soname)
