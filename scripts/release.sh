@@ -48,7 +48,9 @@ make_deb() {
   rm -rf "$work"
 }
 
-make_sources() { git -C "$ROOT" archive --format=tar --prefix="slipway-$VERSION/" HEAD | gzip -9n >"$out/slipway-$VERSION.tar.gz"; }
+make_sources() {
+  git -C "$ROOT" archive --format=tar --prefix="slipway-$VERSION/" HEAD | gzip -9n >"$out/slipway-$VERSION.tar.gz"
+}
 
 # No file names the folders that it was made in.
 check_paths() {

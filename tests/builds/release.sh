@@ -1,5 +1,5 @@
-# The preset release: all rooms, each source by itself and as optimized as what is shipped, and all tests. Then a release
-# of it (scripts/release.sh), and whether the same comes out again.
+# The preset release: all rooms, each source by itself and as optimized as what is shipped, and all tests. Then a
+# release of it (scripts/release.sh), and whether the same comes out again.
 source "$ROOT/tests/builds/lib.bash"
 compiles release all
 built="$ROOT/build/presets/release"

@@ -1,5 +1,5 @@
-// Runs a native library's model from many threads at once, under ThreadSanitizer (tests/builds/tsan.sh): the runtime's C
-// functions and the kernels are linked into this program, and the payload comes from a library that slipway made.
+// Runs a native library's model from many threads at once, under ThreadSanitizer (tests/builds/tsan.sh): the runtime's
+// C functions and the kernels are linked into this program, and the payload comes from a library that slipway made.
 //
 //   race_native MODEL.so [THREADS [ROUNDS]]
 //
