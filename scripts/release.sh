@@ -74,7 +74,13 @@ release() {
   mkdir -p "$out"
   export SOURCE_DATE_EPOCH
   SOURCE_DATE_EPOCH=$(git -C "$ROOT" log -1 --format=%ct)
-  if [[ $build == "$BUILD/presets/release" ]]; then step "slipway, preset release" build_release; fi
+  if [[ $build == "$BUILD/presets/release" ]]; then
+    setup_packages
+    setup_onnx
+    setup_simdjson
+    step "slipway, preset release" build_release
+  fi
+  command -v dpkg-shlibdeps >/dev/null || step "Debian package dpkg-dev" install_packages dpkg-dev
   step "Debian package" make_deb
   step "sources" make_sources
   if [[ $wheel == build ]]; then

@@ -22,7 +22,7 @@ DEBIAN_PACKAGES=(
     libpng-dev libjpeg-dev libcli11-dev
   libflatbuffers-dev flatbuffers-compiler libgtest-dev libbenchmark-dev
 )
-TEST_PACKAGES=(valgrind chromium-headless-shell)  # for tests/run.sh
+TEST_PACKAGES=(valgrind chromium-headless-shell clang-16)  # for tests/run.sh
 ONNX_VERSION=1.19.1
 # A wheel holds the C++ sources, too; of a source distribution, pip builds the metadata first, for a quarter of a
 # minute. The same wheel on every machine: no binary of it is used.

@@ -2,8 +2,7 @@
 # ThreadSanitizer. Where a report is made, the program ends with 66. Tests of kernels that have one thread are not run.
 source "$ROOT/tests/builds/lib.bash"
 folder="$ROOT/build/presets/tsan"
-cmake -S "$ROOT" --preset tsan -B "$folder" > log 2>&1 || { cat log; exit 1; }
-cmake --build "$folder" -j 1 --target thread_tests race_native > log 2>&1 || { tail -n 40 log; exit 1; }
+builds tsan thread_tests race_native
 export TSAN_OPTIONS=halt_on_error=1
 "$folder/thread_tests" --gtest_brief=1 --gtest_filter='Parallel*:*Thread*:Scratch*' > said 2>&1 || { tail -n 60 said; exit 1; }
 grep -q 'PASSED' said
