@@ -33,7 +33,7 @@ function(slipway_native_template)
   slipway_see_public_headers(slipway_runtime)
   target_link_libraries(slipway_runtime PRIVATE room_kernels slipway_plan_file ${CMAKE_DL_LIBS})
   target_compile_options(slipway_runtime PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-fvisibility=hidden -fvisibility-inlines-hidden -fno-gnu-unique>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fvisibility=hidden -fvisibility-inlines-hidden>)
   set_target_properties(slipway_runtime PROPERTIES NO_SONAME ON LINK_DEPENDS
     "${CMAKE_SOURCE_DIR}/runtime/template.ld;${CMAKE_SOURCE_DIR}/runtime/exports.map")
   target_link_options(slipway_runtime PRIVATE ${slipway_template_link})

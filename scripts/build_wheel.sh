@@ -11,7 +11,7 @@ WHEEL="$BUILD/dist/slipway-$(cat "$ROOT/VERSION")-py3-none-$PLATFORM.whl"
 build_wheel() {
   local tools="$BUILD/wheel-venv" made="$BUILD/dist/new"
   [[ -x "$tools/bin/pip" ]] || python3 -m venv "$tools"
-  "$tools/bin/pip" install --disable-pip-version-check wheel 'scikit-build-core>=0.10' packaging
+  "$tools/bin/pip" install --disable-pip-version-check --require-hashes -r "$ROOT/packaging/wheel_requirements.txt"
   rm -rf "$made"
   mkdir -p "$made"
   export SOURCE_DATE_EPOCH  # the same files give the same wheel

@@ -103,7 +103,7 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   if (absl::Status s = (*library)->SetThreads(options.threads); !s.ok()) return s;
   if (absl::Status s = (*library)->SetInputs(*inputs); !s.ok()) return s;
   if (!options.decode.empty()) {
-    report.generation.emplace().prompt_tokens = TokensOf(*inputs);
+    report.generation = RunReport::Generation{.prompt_tokens = TokensOf(*inputs)};
     if (absl::Status s = Prefill(options, **library, report); !s.ok()) return s;
   }
   (*library)->Profile(options.profile);  // of the runs that are repeated

@@ -246,8 +246,10 @@ class Folder {
         const json::Value* entry = document->root().Find(name);
         const json::Value* saved = entry ? entry->Find("saved_offsets") : nullptr;
         Offsets stated;
-        if (saved && saved->is_array())
-          for (const json::Value& at : *saved->AsArray()) stated.push_back(at.AsInt().value_or(-1));
+        if (saved && saved->is_array()) {
+          const absl::Span<const json::Value> starts = *saved->AsArray();
+          for (const json::Value& at : starts) stated.push_back(at.AsInt().value_or(-1));
+        }
         if (saved && stated != offsets) return Bad(text::StrCat(s.file, " has its piece at ", Shape(stated)));
       }
       return tensor->second;

@@ -19,7 +19,7 @@ const char* UnaryRow(const RowCall& r) {
     if constexpr (std::is_floating_point_v<T> || kIntegers) {
       const T* x = static_cast<const T*>(r.in[0]);
       T* out = static_cast<T*>(r.out);
-      auto f = [&a](T v) {
+      auto f = [&](T v) {
         if constexpr (std::is_same_v<Attributes, NoAttributes>)
           return F(v);
         else
@@ -175,11 +175,11 @@ constexpr auto kIsNan = [](auto x) { return x != x; };
 constexpr auto kIsInf = [](auto x) { return std::isinf(static_cast<double>(x)); };
 constexpr auto kIsFinite = [](auto x) { return std::isfinite(static_cast<double>(x)); };
 constexpr auto kRounding = [](auto f) {
-  return [f](auto x) {
+  return [](auto x) {  // captures nothing, to be a template's argument
     if constexpr (std::is_integral_v<decltype(x)>)
       return x;
     else
-      return f(x);
+      return decltype(f)()(x);
   };
 };
 constexpr auto kCeil = kRounding([](auto x) { return std::ceil(x); });

@@ -31,7 +31,11 @@ constexpr int kRows = 6;
 SLIPWAY_INLINE __m512i Word(const uint16_t* p) {
   int32_t two;
   __builtin_memcpy(&two, p, 4);
-  return _mm512_set1_epi32(two);
+  __m512i x = _mm512_set1_epi32(two);
+#if defined(__clang__) && __clang_major__ < 17
+  asm("" : "+v"(x));  // as in AddPairProducts
+#endif
+  return x;
 }
 
 template <int R, int C>

@@ -18,6 +18,9 @@ SLIPWAY_INLINE Vec HighHalf(WordVec w) { return reinterpret_cast<Vec>(w & 0xffff
 
 #ifdef __AVX512BF16__
 SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
+#if defined(__clang__) && __clang_major__ < 17
+  asm("" : "+v"(x));  // Clang 16 does not end where it folds the conversion of a broadcast
+#endif
   return reinterpret_cast<Vec>(
       _mm512_dpbf16_ps(reinterpret_cast<__m512>(acc), reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w)));
 }

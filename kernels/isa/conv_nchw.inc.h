@@ -230,8 +230,8 @@ SLIPWAY_INLINE void DeinterleaveRow(const float* from, int64_t n, int64_t pad, i
   } else if (S == 2) {
     auto split = [&](int64_t k) __attribute__((always_inline)) {  // rounds [k, k + kLanes)
       const Vec a = Load(from + i + 2 * k), b = Load(from + i + 2 * k + kLanes);
-      Store(at + k, __builtin_shuffle(a, b, kEven));
-      Store(at + phase + k, __builtin_shuffle(a, b, kEven + 1));
+      Store(at + k, Permute(a, b, kEven));
+      Store(at + phase + k, Permute(a, b, kEven + 1));
     };
     if (rounds >= kLanes) {
       for (; q + kLanes <= rounds; q += kLanes) split(q);
@@ -240,8 +240,8 @@ SLIPWAY_INLINE void DeinterleaveRow(const float* from, int64_t n, int64_t pad, i
     }
     for (; q + 4 <= rounds; q += 4, i += 8) {
       const Vec4 a = Load4(from + i), b = Load4(from + i + 4);
-      *reinterpret_cast<Vec4At*>(at + q) = __builtin_shuffle(a, b, Int4{0, 2, 4, 6});
-      *reinterpret_cast<Vec4At*>(at + phase + q) = __builtin_shuffle(a, b, Int4{1, 3, 5, 7});
+      *reinterpret_cast<Vec4At*>(at + q) = Permute(a, b, Int4{0, 2, 4, 6});
+      *reinterpret_cast<Vec4At*>(at + phase + q) = Permute(a, b, Int4{1, 3, 5, 7});
     }
   }
   for (; q < rounds; ++q, i += S)

@@ -397,7 +397,7 @@ SLIPWAY_INLINE Vec BroadcastInGroups(Vec v, int p) {
   IntVec from;
 #pragma GCC unroll 16
   for (int l = 0; l < kLanes; ++l) from[l] = l / G * G + p;
-  return __builtin_shuffle(v, from);
+  return Permute(v, from);
 }
 
 // Grouped tile: R rows × one vector of columns from j on, n of which are written, of groups of G channels each; G = 0:

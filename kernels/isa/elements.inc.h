@@ -138,6 +138,6 @@ SLIPWAY_INLINE float Sum(Vec v) {
 #else
   Vec4 x = v;
 #endif
-  x += __builtin_shuffle(x, Int4{2, 3, 0, 1});
+  x += Permute(x, Int4{2, 3, 0, 1});
   return x[0] + x[1];
 }

@@ -163,26 +163,22 @@ void ConvertFromF32(const float* x, void* out, DType dtype, int64_t n) {
 // ---- Layout changes.
 
 // Transposes a square of lanes × lanes: blocks of D lanes are swapped, for D from half a vector down to one.
-template <int... I>
-struct Lanes {};
-template <int N>
-using LanesBelow = Lanes<__integer_pack(N)...>;
 template <int D, int... I>
-SLIPWAY_INLINE void SwapBlocks(Vec* r, Lanes<I...>) {
+SLIPWAY_INLINE void SwapBlocks(Vec* r, std::integer_sequence<int, I...> lanes) {
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) {
     if ((i & D) != 0) continue;
     const Vec a = r[i], b = r[i + D];
-    r[i] = __builtin_shuffle(a, b, IntVec{((I & D) != 0 ? kLanes + I - D : I)...});
-    r[i + D] = __builtin_shuffle(a, b, IntVec{((I & D) != 0 ? kLanes + I : I + D)...});
+    r[i] = Permute(a, b, IntVec{((I & D) != 0 ? kLanes + I - D : I)...});
+    r[i + D] = Permute(a, b, IntVec{((I & D) != 0 ? kLanes + I : I + D)...});
   }
-  if constexpr (D > 1) SwapBlocks<D / 2>(r, Lanes<I...>());
+  if constexpr (D > 1) SwapBlocks<D / 2>(r, lanes);
 }
 SLIPWAY_INLINE void TransposeTile(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
   Vec r[kLanes];
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) r[i] = Load(from + i * from_stride);
-  SwapBlocks<kLanes / 2>(r, LanesBelow<kLanes>());
+  SwapBlocks<kLanes / 2>(r, std::make_integer_sequence<int, kLanes>());
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) Store(to + i * to_stride, r[i]);
 }
@@ -230,7 +226,7 @@ SLIPWAY_INLINE void StoreDuplicated(const uint32_t* from, uint32_t* to, uint32_t
   Words low, high;
   for (int l = 0; l < kCount; ++l)
     low[l] = static_cast<uint32_t>(l / 2), high[l] = static_cast<uint32_t>(kCount / 2 + l / 2);
-  const Words first = __builtin_shuffle(v, low), second = __builtin_shuffle(v, high);
+  const Words first = Permute(v, low), second = Permute(v, high);
   *reinterpret_cast<At*>(to) = first, *reinterpret_cast<At*>(to + kCount) = second;
   if (again != nullptr) *reinterpret_cast<At*>(again) = first, *reinterpret_cast<At*>(again + kCount) = second;
 }

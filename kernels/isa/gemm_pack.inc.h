@@ -3,12 +3,12 @@
 
 // A square of 4 × 4.
 SLIPWAY_INLINE void Transpose4x4(Vec4 r[4]) {
-  const Vec4 a = __builtin_shuffle(r[0], r[1], Int4{0, 4, 1, 5}), b = __builtin_shuffle(r[2], r[3], Int4{0, 4, 1, 5});
-  const Vec4 c = __builtin_shuffle(r[0], r[1], Int4{2, 6, 3, 7}), d = __builtin_shuffle(r[2], r[3], Int4{2, 6, 3, 7});
-  r[0] = __builtin_shuffle(a, b, Int4{0, 1, 4, 5});
-  r[1] = __builtin_shuffle(a, b, Int4{2, 3, 6, 7});
-  r[2] = __builtin_shuffle(c, d, Int4{0, 1, 4, 5});
-  r[3] = __builtin_shuffle(c, d, Int4{2, 3, 6, 7});
+  const Vec4 a = Permute(r[0], r[1], Int4{0, 4, 1, 5}), b = Permute(r[2], r[3], Int4{0, 4, 1, 5});
+  const Vec4 c = Permute(r[0], r[1], Int4{2, 6, 3, 7}), d = Permute(r[2], r[3], Int4{2, 6, 3, 7});
+  r[0] = Permute(a, b, Int4{0, 1, 4, 5});
+  r[1] = Permute(a, b, Int4{2, 3, 6, 7});
+  r[2] = Permute(c, d, Int4{0, 1, 4, 5});
+  r[3] = Permute(c, d, Int4{2, 3, 6, 7});
 }
 SLIPWAY_INLINE Vec4 Load4(const float* p) { return *reinterpret_cast<const Vec4At*>(p); }
 SLIPWAY_INLINE Vec4 Load4(const _Float16* p) {

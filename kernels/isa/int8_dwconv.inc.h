@@ -47,8 +47,7 @@ void ArrangeDepthwise(const int8_t* panels, int64_t channels, int64_t height, in
             Bytes16 bytes;
             __builtin_memcpy(&bytes, from, 16);
             if constexpr (kDwPairs) {
-              const Bytes16 taken =
-                  row % 4 == 0 ? __builtin_shuffle(bytes, PairsFrom(0)) : __builtin_shuffle(bytes, PairsFrom(2));
+              const Bytes16 taken = row % 4 == 0 ? Permute(bytes, PairsFrom(0)) : Permute(bytes, PairsFrom(2));
               bytes = reinterpret_cast<Bytes16>(reinterpret_cast<Shorts8>(taken) >> 8);
             }
             __builtin_memcpy(to, &bytes, 16);

@@ -50,7 +50,7 @@ template <int first>
 SLIPWAY_INLINE ShortVec PairOfWeights(WordVec w) {
   ByteVec from;
   for (int i = 0; i < SLIPWAY_ISA_BYTES; ++i) from[i] = static_cast<uint8_t>(i / 4 * 4 + first + i % 4 / 2);
-  return reinterpret_cast<ShortVec>(__builtin_shuffle(reinterpret_cast<ByteVec>(w), from)) >> 8;
+  return reinterpret_cast<ShortVec>(Permute(reinterpret_cast<ByteVec>(w), from)) >> 8;
 }
 // The weights of V vectors of columns from j on.
 template <int V>

@@ -42,6 +42,12 @@ extern const Bf16GemmMicrokernels kBf16GemmAvx512, kBf16GemmAmx;
 namespace {
 
 #if defined(__x86_64__)
+// CPUID leaf 1, ECX bit 29: Clang 16's __builtin_cpu_supports does not know it.
+bool HasF16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1) != 0;
+}
+
 // GCC 12's __builtin_cpu_supports does not know it: CPUID leaf 7, subleaf 1, EAX bit 4.
 bool HasAvxVnni() {
   unsigned eax, ebx, ecx, edx;
@@ -79,13 +85,13 @@ constexpr Row kRows[] = {
 #endif
 #if defined(__x86_64__)
     {"avx2", &kIsaAvx2, &kInt8GemmAvx2, &kInt8ConvAvx2, &kBf16ConvAvx2, nullptr,
-     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }},
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c(); }},
     {"avxvnni", &kIsaAvx2, &kInt8GemmAvxVnni, &kInt8ConvAvxVnni, &kBf16ConvAvx2, nullptr, HasAvxVnni},
     {"avx512", &kIsaAvx512, &kInt8GemmAvx512, &kInt8ConvAvx512, &kBf16ConvAvx512, nullptr,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+              __builtin_cpu_supports("fma") && HasF16c();
      }},
     {"avx512vnni", &kIsaAvx512, &kInt8GemmAvx512Vnni, &kInt8ConvAvx512Vnni, &kBf16ConvAvx512, nullptr,
      [] { return __builtin_cpu_supports("avx512vnni") != 0; }},

@@ -5,6 +5,7 @@
 // instruction. Everything is in an unnamed namespace and calls no function outside it, so that code compiled for a
 // newer processor is never linked into the path of an older one.
 #include <cstdint>
+#include <utility>
 
 #if defined(__F16C__) || defined(__SSE4_1__)
 #include <immintrin.h>

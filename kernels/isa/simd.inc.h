@@ -15,6 +15,35 @@ typedef int32_t Int4 __attribute__((vector_size(16)));
 
 #define SLIPWAY_INLINE inline __attribute__((always_inline))
 
+// Element i is v[from[i]], or of two vectors that of the one behind the other: Clang has __builtin_shuffle for neither,
+// and makes the same instructions of loops.
+template <typename V, typename I>
+SLIPWAY_INLINE V Permute(V v, I from) {
+#if defined(__clang__)
+  V r = v;
+#pragma unroll
+  for (unsigned i = 0; i < sizeof(I) / sizeof from[0]; ++i) r[i] = v[static_cast<unsigned>(from[i])];
+  return r;
+#else
+  return __builtin_shuffle(v, from);
+#endif
+}
+template <typename V, typename I>
+SLIPWAY_INLINE V Permute(V a, V b, I from) {
+#if defined(__clang__)
+  constexpr unsigned kCount = sizeof(I) / sizeof from[0];
+  V r = a;
+#pragma unroll
+  for (unsigned i = 0; i < kCount; ++i) {
+    const unsigned k = static_cast<unsigned>(from[i]);
+    r[i] = k < kCount ? a[k] : b[k - kCount];
+  }
+  return r;
+#else
+  return __builtin_shuffle(a, b, from);
+#endif
+}
+
 SLIPWAY_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 SLIPWAY_INLINE int64_t Max(int64_t a, int64_t b) { return a > b ? a : b; }
 // Of `left` pixels, those of the next tile of at most `most`: the last two tiles are evened out.
@@ -116,7 +145,7 @@ SLIPWAY_INLINE void StorePartial(float* p, Vec v, int64_t n) {
 #endif
   if ((n & 2) != 0) {
     __builtin_memcpy(p, &rest, 8);
-    rest = __builtin_shuffle(rest, Int4{2, 3, 0, 1}), p += 2;
+    rest = Permute(rest, Int4{2, 3, 0, 1}), p += 2;
   }
   if ((n & 1) != 0) *p = rest[0];
 #endif

@@ -134,8 +134,8 @@ void WinogradNchwOutput(const WinogradNchwOutputParams& g) {
           for (int n = 0; n < 4; ++n) *reinterpret_cast<Vec4At*>(to + 16 * q + 4 * n) = r[n];
         } else {
           const Vec4 a = Part(result[0][k], q), b = Part(result[1][k], q);
-          *reinterpret_cast<Vec4At*>(to + 8 * q) = __builtin_shuffle(a, b, Int4{0, 4, 1, 5});
-          *reinterpret_cast<Vec4At*>(to + 8 * q + 4) = __builtin_shuffle(a, b, Int4{2, 6, 3, 7});
+          *reinterpret_cast<Vec4At*>(to + 8 * q) = Permute(a, b, Int4{0, 4, 1, 5});
+          *reinterpret_cast<Vec4At*>(to + 8 * q + 4) = Permute(a, b, Int4{2, 6, 3, 7});
         }
       }
     }

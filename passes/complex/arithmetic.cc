@@ -41,7 +41,11 @@ Pair ComplexContext::Times(const Pair& x, const Pair& y) {
   if (!x.im && !y.im) return {Mul(x.re, y.re), nullptr};
   if (!x.im) return {Mul(x.re, y.re), Mul(x.re, y.im)};
   if (!y.im) return {Mul(x.re, y.re), Mul(x.im, y.re)};
-  return {Sub(Mul(x.re, y.re), Mul(x.im, y.im)), Add(Mul(x.re, y.im), Mul(x.im, y.re))};
+  // A statement each: every compiler adds the nodes in this order.
+  Value* ends = Mul(x.im, y.im);
+  Value* re = Sub(Mul(x.re, y.re), ends);
+  Value* inner = Mul(x.im, y.re);
+  return {re, Add(Mul(x.re, y.im), inner)};
 }
 
 // (a+bi)/(c+di) with the divisor scaled to magnitude about 1, so that its square neither overflows nor vanishes.

@@ -141,8 +141,7 @@ void GroupNorm(PlanContext& c) {
   constexpr DType kWide = DType::kFloat32;  // of everything before the result
   Operand scale = c.Temp(kWide, {x.sizes[0], x.sizes[1]}), shift = c.Temp(kWide, {x.sizes[0], x.sizes[1]});
   c.Emit("group_scales", std::move(in), {scale, shift}, kWide, a);
-  while (scale.rank() < x.rank())
-    scale = Unsqueeze(std::move(scale), scale.rank()), shift = Unsqueeze(std::move(shift), shift.rank());
+  while (scale.rank() < x.rank()) scale = Unsqueeze(scale, scale.rank()), shift = Unsqueeze(shift, shift.rank());
   Operand scaled = last ? c.TempChannelsLast(kWide, out.sizes) : c.Temp(kWide, out.sizes);
   c.Map("mul", {x, scale}, scaled, kWide);
   std::vector<Operand> results(c.node().outputs().size());

@@ -13,3 +13,11 @@ for binary in "$fuzz"/fuzz_*; do
     -rss_limit_mb=4096 \
     > log 2>&1 || { tail -n 30 log; exit 1; }
 done
+
+# The same targets as OSS-Fuzz has them, each with a corpus that can be read.
+"$ROOT/scripts/fuzz_package.sh" package "$(dirname "$fuzz")"
+for binary in "$fuzz"/fuzz_*; do
+  name=${binary##*/}
+  [ -x "package/$name" ] && [ -s "package/$name.dict" ] && [ -s "package/$name.options" ]
+  "$PYTHON" -m zipfile -t "package/${name}_seed_corpus.zip"
+done

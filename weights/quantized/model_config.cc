@@ -70,7 +70,8 @@ void Copy(const Value& v, ir::DType dtype, bool outermost, json::Writer& out);
 // `more`, JSON of a quantization_config, comes last; "" for none.
 void CopyMembers(const Value& v, ir::DType dtype, bool outermost, json::Writer& out, std::string_view more = {}) {
   out.BeginObject();
-  for (const json_in::Member& m : v.AsObject().value()) {
+  const auto members = v.AsObject().value();
+  for (const json_in::Member& m : members) {
     const bool part = outermost && Has(std::begin(kParts), std::end(kParts), m.key) && m.value.is_object();
     // A part of the model is the outermost of its own.
     if (outermost && Has(std::begin(kKeys), std::end(kKeys), m.key)) continue;
@@ -92,11 +93,13 @@ void Copy(const Value& v, ir::DType dtype, bool outermost, json::Writer& out) {
     case json_in::Type::kInt: out.Int(v.AsInt().value()); break;
     case json_in::Type::kDouble: out.Double(v.AsDouble().value()); break;
     case json_in::Type::kString: out.String(v.AsString().value()); break;
-    case json_in::Type::kArray:
+    case json_in::Type::kArray: {
+      const auto elements = v.AsArray().value();
       out.BeginArray();
-      for (const Value& e : v.AsArray().value()) Copy(e, dtype, false, out);
+      for (const Value& e : elements) Copy(e, dtype, false, out);
       out.EndArray();
       break;
+    }
     case json_in::Type::kObject: CopyMembers(v, dtype, outermost, out); break;
   }
 }

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# The files of a release: wheel, Debian package, sources, an SBOM (CycloneDX) and SHA256SUMS, of the commit that is
+# checked out.
+#
+#     scripts/release.sh [--build FOLDER] [--wheel FILE | --no-wheel] [--out FOLDER]
+#     scripts/release.sh --twice
+#
+# --build: a build of the preset release to package, in place of build/presets/release, which is built. --wheel: a wheel
+# that scripts/build_wheel.sh has built. --out: an empty folder, in place of build/release. The time in all of them is
+# the commit's. --twice makes a release in each of two clones below folders of different names, without the compiler
+# cache, and compares them byte by byte; what scripts/setup.sh has built in build/deps is the same in both.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+VERSION=$(cat "$ROOT/VERSION")
+build="$BUILD/presets/release" out="$BUILD/release" wheel=build twice=
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --build) build=$(realpath "$2") && shift ;;
+    --out) out=$(realpath -m "$2") && shift ;;
+    --wheel) wheel=$(realpath "$2") && shift ;;
+    --no-wheel) wheel= ;;
+    --twice) twice=1 ;;
+    *) fail "usage: scripts/release.sh [--build FOLDER] [--wheel FILE | --no-wheel] [--out FOLDER] | --twice" ;;
+  esac
+  shift
+done
+
+# The changelog's section of this version says something.
+check_changelog() {
+  awk -v version="## [$VERSION]" '
+    /^## / { inside = index($0, version) == 1; next }
+    /^\[/ { inside = 0 }
+    inside && /^- / { entries++ }
+    END { exit entries == 0 }' "$ROOT/CHANGELOG.md" \
+    || fail "CHANGELOG.md has no entries for [$VERSION], which VERSION says"
+}
+
+build_release() {
+  cmake -S "$ROOT" --preset release -B "$build"
+  cmake --build "$build" -j "$JOBS" --target shipped
+}
+
+make_deb() {
+  local work="$out/deb"
+  cpack --config "$build/CPackConfig.cmake" -B "$work"
+  mv "$work"/*.deb "$out/"
+  rm -rf "$work"
+}
+
+make_sources() {
+  git -C "$ROOT" archive --format=tar --prefix="slipway-$VERSION/" HEAD | gzip -9n >"$out/slipway-$VERSION.tar.gz"
+}
+
+# No file names the folders that it was made in.
+check_paths() {
+  local work="$out/unpacked" file found=0 sources
+  sources=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build/CMakeCache.txt")
+  mkdir "$work"
+  dpkg-deb -x "$out"/*.deb "$work/deb"
+  for file in "$out"/*.whl; do
+    [[ ! -e $file ]] || python3 -m zipfile -e "$file" "$work/wheel"
+  done
+  for file in "$ROOT" "$build" "$sources"; do
+    if grep -rlaF "$file/" "$work"; then found=1; fi
+  done
+  rm -rf "$work"
+  [[ $found == 0 ]] || fail "the files above name folders of this machine"
+}
+
+release() {
+  check_changelog
+  [[ ! -e $out || -z "$(ls -A "$out")" ]] || fail "$out is not empty"
+  mkdir -p "$out"
+  export SOURCE_DATE_EPOCH
+  SOURCE_DATE_EPOCH=$(git -C "$ROOT" log -1 --format=%ct)
+  if [[ $build == "$BUILD/presets/release" ]]; then
+    setup_packages
+    setup_onnx
+    setup_simdjson
+    step "slipway, preset release" build_release
+  fi
+  command -v dpkg-shlibdeps >/dev/null || step "Debian package dpkg-dev" install_packages dpkg-dev
+  step "Debian package" make_deb
+  step "sources" make_sources
+  if [[ $wheel == build ]]; then
+    JOBS="$JOBS" "$ROOT/scripts/build_wheel.sh"
+    wheel=$(echo "$BUILD/dist/slipway-$VERSION"-*.whl)
+  fi
+  if [[ -n $wheel ]]; then cp "$wheel" "$out/"; fi
+  step "paths" check_paths
+  (cd "$out" && python3 "$ROOT/packaging/sbom.py" "slipway-$VERSION.cdx.json" --licences "$build/licences/copyright" \
+    slipway*)
+  (cd "$out" && sha256sum slipway* >SHA256SUMS)
+  cat "$out/SHA256SUMS"
+}
+
+release_twice() {
+  local work name
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  for name in a "another place/b"; do
+    git clone --quiet "$ROOT" "$work/$name"
+    mkdir "$work/$name/build"
+    ln -s "$DEPS" "$work/$name/build/deps"
+    ln -s "$VENV" "$work/$name/build/venv"
+    CCACHE_DISABLE=1 "$work/$name/scripts/release.sh"
+  done
+  diff -r "$work/a/build/release" "$work/another place/b/build/release"
+  echo "the same bytes"
+}
+
+if [[ -n $twice ]]; then release_twice; else release; fi
