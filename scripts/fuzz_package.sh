@@ -8,7 +8,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 [[ $# -ge 1 && $# -le 2 ]] || fail "usage: scripts/fuzz_package.sh OUT [BUILD]"
 mkdir -p "$1"
 out=$(realpath "$1") build=$(realpath "${2:-$BUILD/coverage}")
-compgen -G "$build/fuzz/fuzz_*" >/dev/null || fail "no fuzz targets in $build: cmake --preset fuzz && cmake --build --preset fuzz"
+compgen -G "$build/fuzz/fuzz_*" >/dev/null \
+  || fail "no fuzz targets in $build: cmake --preset fuzz && cmake --build --preset fuzz"
 slipway=${SLIPWAY:-$build/slipway}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
