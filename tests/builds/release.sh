@@ -13,7 +13,8 @@ for out in one two; do
 done
 diff -r one two
 (cd one && sha256sum --check --quiet SHA256SUMS && [ "$(ls | wc -l)" = 4 ])
-tar -tzf one/slipway-*.tar.gz | grep -q '/CMakeLists.txt$'
+tar -tzf one/slipway-*.tar.gz > listed
+grep -q '/CMakeLists.txt$' listed
 
 # The SBOM is what CycloneDX 1.5 asks for, has every project whose licence is shipped, and the files' sums.
 "$PYTHON" - one "$built/licences/copyright" <<'PYTHON'
