@@ -201,9 +201,9 @@ bool Covers(const pt2e::QuantizedValues& values, const pt2e::Annotations& a) {
 class Search {
  public:
   Search(const ir::Program& p, const pt2e::Recipe& recipe, const pt2e::Selection& selection, const ConvertOptions& o,
-         const Samples& samples, Pt2eValues& values, ScratchTensors& tensors, QuantizeChoice* choice)
-      : p_(p), recipe_(recipe), selection_(selection), samples_(samples), values_(values), tensors_(tensors),
-        choice_(choice), measure_(p, recipe, o, samples) {}
+         const Samples& samples, Pt2eValues& values, QuantizeChoice* choice)
+      : p_(p), recipe_(recipe), selection_(selection), samples_(samples), values_(values), choice_(choice),
+        measure_(p, recipe, o, samples) {}
 
   absl::StatusOr<Nodes> Run(double budget) {
     choice_->of_outputs = true;
@@ -237,16 +237,11 @@ class Search {
     with.excluded = [&](const Node& n) { return left.contains(&n) || (selection_.excluded && selection_.excluded(n)); };
     return pt2e::Annotate(p_, recipe_, with);
   }
-  absl::StatusOr<pt2e::QuantizedValues> ValuesOf(const pt2e::Annotations& a) {
-    ASSIGN_OR_RETURN(pt2e::QuantizedValues values, values_.Of(a));
-    RETURN_IF_ERROR(tensors_.Map());
-    return values;
-  }
 
   // Of the outputs with the first `count` layers in float, on all samples.
   absl::StatusOr<double> ErrorWith(size_t count) {
     const pt2e::Annotations a = Annotate(First(count));
-    ASSIGN_OR_RETURN(const pt2e::QuantizedValues values, ValuesOf(a));
+    ASSIGN_OR_RETURN(const pt2e::QuantizedValues values, values_.Of(a));
     ASSIGN_OR_RETURN(const double error, measure_.Error(a, values, samples_.size()));
     absl::flat_hash_set<std::string> quantized;
     for (size_t i = count; i < layers_.size(); ++i) quantized.insert(layers_[i].weight);
@@ -260,7 +255,7 @@ class Search {
   // Measures each layer alone, with the ranges of all together where these are known, since observing costs more than
   // running, and sorts: the one that leaves first is first.
   absl::Status Rank(const pt2e::Annotations& all) {
-    ASSIGN_OR_RETURN(const pt2e::QuantizedValues of_all, ValuesOf(all));
+    ASSIGN_OR_RETURN(const pt2e::QuantizedValues of_all, values_.Of(all));
     Nodes others = First(layers_.size());
     for (Layer& l : layers_) {
       others.erase(l.node);
@@ -268,7 +263,7 @@ class Search {
       others.insert(l.node);
       std::optional<pt2e::QuantizedValues> of_layer;
       if (!Covers(of_all, a)) {
-        ASSIGN_OR_RETURN(of_layer, ValuesOf(a));
+        ASSIGN_OR_RETURN(of_layer, values_.Of(a));
       }
       ASSIGN_OR_RETURN(l.error,
                        measure_.Error(a, of_layer ? *of_layer : of_all, std::min(samples_.size(), kSamplesOfLayer)));
@@ -310,7 +305,6 @@ class Search {
   const pt2e::Selection& selection_;
   const Samples& samples_;
   Pt2eValues& values_;
-  ScratchTensors& tensors_;
   QuantizeChoice* choice_;
   Measure measure_;
   std::vector<Layer> layers_;
@@ -321,10 +315,9 @@ class Search {
 absl::StatusOr<absl::flat_hash_set<const Node*>> LayersInFloat(const ir::Program& p, const pt2e::Recipe& recipe,
                                                                const pt2e::Selection& selection,
                                                                const ConvertOptions& o, const Samples& samples,
-                                                               Pt2eValues& values, ScratchTensors& tensors,
-                                                               QuantizeChoice* choice) {
+                                                               Pt2eValues& values, QuantizeChoice* choice) {
   ASSIGN_OR_RETURN(const double budget, ParseErrorBudget(o.error_budget));
-  return Search(p, recipe, selection, o, samples, values, tensors, choice).Run(budget);
+  return Search(p, recipe, selection, o, samples, values, choice).Run(budget);
 }
 
 }  // namespace slipway::driver

@@ -9,7 +9,6 @@
 #include "driver/quantize/pt2e_values.h"
 #include "driver/quantize/report.h"
 #include "driver/quantize/samples.h"
-#include "driver/quantize/scratch_tensors.h"
 #include "ir/graph.h"
 #include "quantizer/pt2e/annotate.h"
 #include "quantizer/pt2e/recipe.h"
@@ -23,14 +22,13 @@ namespace slipway::driver {
 // quantized, on the first samples; how many, bisection finds with programs that are quantized and run as they will be
 // on all samples. So the result is within the budget as measured, and with the next layer it was not.
 //
-// `values` are of `p`, their integers in `tensors`. `choice` is filled in. Exit code 1 where all layers but one in
+// `values` are of `p`. `choice` is filled in. Exit code 1 where all layers but one in
 // float are not enough; errors of running the program.
 absl::StatusOr<absl::flat_hash_set<const ir::Node*>> LayersInFloat(const ir::Program& p,
                                                                    const quantizer::pt2e::Recipe& recipe,
                                                                    const quantizer::pt2e::Selection& selection,
                                                                    const ConvertOptions& o, const Samples& samples,
-                                                                   Pt2eValues& values, ScratchTensors& tensors,
-                                                                   QuantizeChoice* choice);
+                                                                   Pt2eValues& values, QuantizeChoice* choice);
 
 }  // namespace slipway::driver
 

@@ -204,8 +204,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
   RETURN_IF_ERROR(pt2e::FoldNorms(p, [&](DType dtype, const std::vector<int64_t>& sizes, const std::string& bytes) {
     return folded_tensors.Add(dtype, sizes, bytes);
   }));
-  ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> folded_file, folded->Map());
-  folded_tensors.Map(folded_file);
+  RETURN_IF_ERROR(folded_tensors.Map());
   if (recipe->quantizer == pt2e::Recipe::Quantizer::kXnnpack) RETURN_IF_ERROR(pt2e::NumbersBecomeConstants(p));
 
   ASSIGN_OR_RETURN(const NodeChoice excluded, NodeChoice::Make(p, o.quantize_exclude, "--exclude"));
@@ -224,12 +223,11 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
   auto report = std::make_shared<QuantizeReport>();
   absl::flat_hash_set<const Node*> in_float;
   if (!o.error_budget.empty()) {
-    ASSIGN_OR_RETURN(in_float, LayersInFloat(p, *recipe, selection, o, *samples, values, tensors, &report->choice));
+    ASSIGN_OR_RETURN(in_float, LayersInFloat(p, *recipe, selection, o, *samples, values, &report->choice));
     selection.excluded = [&](const Node& n) { return excluded(n) || in_float.contains(&n); };
     annotations = pt2e::Annotate(p, *recipe, selection);
   }
   ASSIGN_OR_RETURN(const pt2e::QuantizedValues quantized, values.Of(annotations));
-  RETURN_IF_ERROR(tensors.Map());
   Rows(p, *recipe, excluded, in_float).Add(values.errors(), pt2e::WeightsOf(*p.graph, annotations), report.get());
   const size_t scales = recipe->dynamic ? 0 : pt2e::GroupActivations(*p.graph, annotations).size();
   RETURN_IF_ERROR(pt2e::Rewrite(p, annotations, *recipe, quantized));

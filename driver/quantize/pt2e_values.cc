@@ -92,6 +92,7 @@ absl::StatusOr<pt2e::QuantizedValues> Pt2eValues::Of(const pt2e::Annotations& a)
   for (Value* w : new_constants) {
     ASSIGN_OR_RETURN(weights_[w], QuantizeConstantWeight(w));
   }
+  if (!new_groups.empty() || !new_constants.empty()) RETURN_IF_ERROR(tensors_.Map());
 
   for (const Group& g : groups) {
     const std::vector<pt2e::Quantized>& known = groups_.at(g);

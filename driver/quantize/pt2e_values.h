@@ -37,8 +37,8 @@ uint64_t BytesByRecipe(const quantizer::pt2e::Recipe& recipe, const ir::TensorRe
 // annotations of the program cost little more than the first.
 class Pt2eValues {
  public:
-  // `samples` may be null where a dynamic recipe has nothing to observe. Integers of constants go to `tensors`, whose
-  // file the caller maps. All must outlive this.
+  // `samples` may be null where a dynamic recipe has nothing to observe. Integers of constants go to `tensors`,
+  // and can be read. All must outlive this.
   Pt2eValues(const ir::Program& p, const quantizer::pt2e::Recipe& recipe, const ConvertOptions& o,
              const Samples* samples, ScratchTensors& tensors)
       : p_(p), recipe_(recipe), options_(o), samples_(samples), tensors_(tensors), constants_(p) {}
