@@ -16,7 +16,7 @@ for header in absl flatbuffers libdeflate.h; do ln -s "/usr/include/$header" inc
 
 # The build's commands with another compiler. By hand, SLIPWAY_WINDOWS="-c -O2 -o /dev/null" compiles them as well.
 "$PYTHON" - "$folder" $compiler ${SLIPWAY_WINDOWS:--fsyntax-only} > commands <<'PYTHON'
-import json, os, pathlib, shlex, subprocess, sys
+import json, os, pathlib, re, shlex, subprocess, sys
 
 folder, *start = sys.argv[1:]
 LEFT_OUT = "/posix/", "runtime/aoti.cc", ".S"  # aoti.cc looks for libtorch in the process with dlopen()
@@ -26,12 +26,12 @@ for entry in json.loads(pathlib.Path(folder, "compile_commands.json").read_text(
     room = pathlib.Path(words[words.index("-o") + 1]).parts[1]
     if room not in rooms or any(part in entry["file"] for part in LEFT_OUT):
         continue
-    flags = [w for w in words if w.startswith(("-I", "-D", "-W", "-m", "-std")) and not w.startswith(("-Winv", "-D_F"))]
+    flags = [w for w in words if re.match("-(I|D(?!_F)|W(?!inv)|m|std)", w)]
     flags += [f"-I{w}" for w in words if w.endswith("/generated/fbs")]
     rooms[room].setdefault(tuple(flags), []).append(entry["file"])
 for room, sources in rooms.items():
     for flags, files in sources.items():
-        if room in ("room_base.dir", "room_io.dir", "room_ir.dir"):  # most of the time goes to the headers that they share
+        if room in ("room_base.dir", "room_io.dir", "room_ir.dir"):  # whose headers take most of the time
             groups = [sys.executable, os.environ["ROOT"] + "/cmake/unity_groups.py", room, "6000", *files]
             files = subprocess.run(groups, check=True, stdout=subprocess.PIPE, text=True).stdout.split(";")
         for file in files:
@@ -39,5 +39,7 @@ for room, sources in rooms.items():
 PYTHON
 total=$(wc -l < commands)
 [ "$total" -gt 70 ]
-xargs -d '\n' -P 1 -I{} bash -c '{} 2>> said || { echo "failed: {}" | tail -c 300; exit 255; }' < commands || { cat said; exit 1; }
+while read -r command; do
+  bash -c "$command" 2> said || { echo "$command"; head -n 40 said; exit 1; }
+done < commands
 echo "$total files for Windows compile"
