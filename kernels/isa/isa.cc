@@ -58,8 +58,7 @@ bool HasAmx() {
   unsigned eax, ebx, ecx, edx;
   constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTiles | kInt8;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAll) == kAll &&
-         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
-         RequestTiles();
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") && RequestTiles();
 }
 #endif
 
