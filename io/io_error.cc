@@ -22,7 +22,9 @@ absl::StatusCode CodeOf(int error) {
     case EPERM:
     case EROFS: return absl::StatusCode::kPermissionDenied;
     case ENOSPC:
+#ifdef EDQUOT  // which Windows has not
     case EDQUOT:
+#endif
     case EFBIG:
     case ENOMEM: return absl::StatusCode::kResourceExhausted;
     default: return absl::StatusCode::kUnavailable;

@@ -1,12 +1,11 @@
 // Two programs walked side by side; the first difference ends the walk.
 #include "ir/equal.h"
 
-#include <sys/stat.h>
-
 #include <bit>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
+#include "io/file_access.h"
 #include "ir/ops/op_table.h"
 #include "ir/sym/internal.h"
 
@@ -26,11 +25,6 @@ bool Same(const Sizes& a, const Sizes& b) {
   for (size_t i = 0; i < a.size(); ++i)
     if (!Same(a[i], b[i])) return false;
   return true;
-}
-
-bool SameFile(const io::MappedFile& a, const io::MappedFile& b) {
-  struct stat x, y;
-  return &a == &b || (fstat(a.fd(), &x) == 0 && fstat(b.fd(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
 class Comparer {
@@ -111,7 +105,8 @@ class Comparer {
     const io::FileRange* file_a = bytes_a ? bytes_a->file_range() : nullptr;
     const io::FileRange* file_b = bytes_b ? bytes_b->file_range() : nullptr;
     if (file_a && file_b)
-      return file_a->offset == file_b->offset && file_a->size == file_b->size && SameFile(*file_a->file, *file_b->file);
+      return file_a->offset == file_b->offset && file_a->size == file_b->size &&
+             io::IsSameFile(*file_a->file, *file_b->file);
     return MappedBytes(*a) == MappedBytes(*b);
   }
 

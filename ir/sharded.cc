@@ -2,8 +2,6 @@
 // at once; transposed layouts are read several columns at a time, so that each page of the source is touched once.
 #include "ir/sharded.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -11,6 +9,7 @@
 #include <variant>
 
 #include "base/text.h"
+#include "io/file_access.h"
 
 namespace slipway::ir {
 namespace {
@@ -270,9 +269,8 @@ const uint8_t* ElementReader::Fetch(int64_t from, int64_t size, uint8_t* to) {
       fetched_.resize(static_cast<size_t>(size));
       to = fetched_.data();
     }
-    if (pread(range->file->fd(), to, static_cast<size_t>(size), static_cast<off_t>(range->offset) + from) == size)
+    if (io::ReadAt(*range->file, range->offset + static_cast<uint64_t>(from), static_cast<uint64_t>(size), to))
       return to;
-    // Interrupted or cut short: the mapping has them, or fails as mappings do.
   }
   Touch(part_, from, from + size, size);
   return parts_[part_].data + (from - tensor.offset);

@@ -2,9 +2,6 @@
 // then sleep; in a child process after a fork there are none, and loops run on the calling thread.
 #include "kernels/parallel.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -14,6 +11,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "kernels/system.h"
 
 namespace slipway::kernels {
 namespace {
@@ -50,7 +49,7 @@ struct ThreadPool::State {
   std::exception_ptr thrown;  // the first
   std::mutex thrown_mutex;
   std::vector<std::thread> threads;
-  pid_t pid = 0;  // a fork's child has none of the threads
+  int64_t process = 0;  // a fork's child has none of the threads
 
   // Works on the loop at hand until its tasks are taken.
   void Work(bool caller) {
@@ -90,7 +89,7 @@ struct ThreadPool::State {
 
   void Run(int64_t tasks, void (*f)(void*, int64_t), void* c) {
     std::unique_lock lock(busy, std::try_to_lock);
-    if (!lock.owns_lock() || tasks < 2 || tasks > static_cast<int64_t>(kMask) || getpid() != pid) {
+    if (!lock.owns_lock() || tasks < 2 || tasks > static_cast<int64_t>(kMask) || ProcessId() != process) {
       for (int64_t i = 0; i < tasks; ++i) f(c, i);
       return;
     }
@@ -105,7 +104,7 @@ struct ThreadPool::State {
       if (i < 1000)
         Pause();
       else
-        sched_yield();  // the thread that has the last task may need this processor
+        std::this_thread::yield();  // the thread that has the last task may need this processor
     }
     if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
   }
@@ -121,7 +120,7 @@ ThreadPool::ThreadPool(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 std::unique_ptr<ThreadPool> ThreadPool::Make(int threads) {
   auto state = std::make_unique<State>();
-  state->pid = getpid();
+  state->process = ProcessId();
   try {
     for (int i = 1; i < threads; ++i) state->threads.emplace_back([s = state.get()] { s->Live(); });
   } catch (const std::system_error&) {
@@ -133,7 +132,7 @@ std::unique_ptr<ThreadPool> ThreadPool::Make(int threads) {
 
 ThreadPool::~ThreadPool() {
   // the threads are the parent's: there are none to wait for here, and their state must be left alone
-  if (getpid() != state_->pid) {
+  if (ProcessId() != state_->process) {
     (void)state_.release();
     return;
   }
@@ -149,9 +148,7 @@ int DefaultThreads() {
       const long n = std::strtol(text, nullptr, 10);  // OpenMP allows a list, the first is meant
       if (n >= 1 && n <= 4096) return static_cast<int>(n);
     }
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
-  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+  return std::max(UsableProcessors(), 1);
 }
 
 }  // namespace slipway::kernels

@@ -2,12 +2,13 @@
 // so that the same call finds all its memory in one piece from its second time on.
 #include "kernels/scratch.h"
 
-#include <cstdlib>
 #include <new>
+
+#include "kernels/system.h"
 
 namespace slipway::kernels {
 
-void Scratch::Free::operator()(char* p) const { std::free(p); }
+void Scratch::Free::operator()(char* p) const { FreeAligned(p); }
 
 char* Scratch::Grow(int64_t bytes) {
   if (counting_) {
@@ -25,7 +26,7 @@ char* Scratch::Grow(int64_t bytes) {
   const int64_t size = std::max(bytes, kMinimum);
   if (size > int64_t{1} << 62) throw std::bad_alloc();
   chunks_.reserve(chunks_.size() + 1);
-  char* p = static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(size)));
+  char* p = static_cast<char*>(AllocateAligned(64, static_cast<size_t>(size)));
   if (!p) throw std::bad_alloc();
   chunks_.push_back({std::unique_ptr<char, Free>(p), size});
   next_ = chunks_.size();

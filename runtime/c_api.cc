@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/dtype_codes.h"
+#include "kernels/system.h"
 #include "runtime/model.h"
 #include "slipway/slipway_model.h"
 
@@ -150,7 +151,8 @@ struct Result {
   bool Allocate(size_t n, const std::optional<slipway::kernels::Allocator>& from) {
     bytes = (n / kAlignment + 1) * kAlignment;
     allocator = from;
-    memory = from ? from->allocate(from->self, bytes, kAlignment) : std::aligned_alloc(kAlignment, bytes);
+    memory =
+        from ? from->allocate(from->self, bytes, kAlignment) : slipway::kernels::AllocateAligned(kAlignment, bytes);
     return memory != nullptr;
   }
   // A dense tensor of these sizes.
@@ -168,7 +170,7 @@ struct Result {
     if (allocator)
       allocator->deallocate(allocator->self, memory, bytes);
     else
-      std::free(memory);
+      slipway::kernels::FreeAligned(memory);
   }
 
   static void Delete(DLManagedTensorVersioned* self) { delete static_cast<Result*>(self->manager_ctx); }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "kernels/strided_iterator.h"
+#include "kernels/system.h"
 #include "runtime/model.h"
 
 namespace slipway::runtime {
@@ -50,7 +51,7 @@ bool Model::AllocateState(Held* held, Tensor shape) {
       return false;
   held->bytes = (bytes / kAlignment + 1) * kAlignment;
   const auto& a = options_.allocator;
-  shape.data = a ? a->allocate(a->self, held->bytes, kAlignment) : std::aligned_alloc(kAlignment, held->bytes);
+  shape.data = a ? a->allocate(a->self, held->bytes, kAlignment) : kernels::AllocateAligned(kAlignment, held->bytes);
   held->tensor = shape;
   return shape.data != nullptr;
 }
@@ -60,7 +61,7 @@ void Model::FreeState(Held& held) {
   if (options_.allocator)
     options_.allocator->deallocate(options_.allocator->self, held.tensor.data, held.bytes);
   else
-    std::free(held.tensor.data);
+    kernels::FreeAligned(held.tensor.data);
   held = {};
 }
 

@@ -25,7 +25,7 @@ DEBIAN_PACKAGES=(
 if [[ "$(uname -m)" == x86_64 ]]; then  # for the runtime of libraries for 64-bit Arm (cmake/CrossRuntime.cmake)
   DEBIAN_PACKAGES+=(g++-aarch64-linux-gnu)
 fi
-TEST_PACKAGES=(valgrind chromium-headless-shell qemu-user clang-16)  # for tests/run.sh
+TEST_PACKAGES=(valgrind chromium-headless-shell qemu-user clang-16 g++-mingw-w64-x86-64-posix)  # for tests/run.sh
 ONNX_VERSION=1.19.1
 # A wheel holds the C++ sources, too; of a source distribution, pip builds the metadata first, for a quarter of a
 # minute. The same wheel on every machine: no binary of it is used.

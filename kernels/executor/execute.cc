@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "kernels/executor/execute_internal.h"
 #include "kernels/gemm/product.h"
 #include "kernels/strided_iterator.h"
+#include "kernels/system.h"
 
 namespace slipway::kernels {
 namespace {
@@ -48,7 +48,7 @@ void Context::Free::operator()(void* p) const {
   if (allocator)
     allocator->deallocate(allocator->self, p, bytes);
   else
-    std::free(p);
+    FreeAligned(p);
 }
 
 bool Context::Grow(Chunk& chunk, int64_t bytes) {
@@ -56,7 +56,7 @@ bool Context::Grow(Chunk& chunk, int64_t bytes) {
   chunk.memory.reset();  // first, so that both are never there at once
   const size_t rounded = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
   const Allocator* a = options_.allocator;
-  void* p = a ? a->allocate(a->self, rounded, kAlignment) : std::aligned_alloc(kAlignment, rounded);
+  void* p = a ? a->allocate(a->self, rounded, kAlignment) : AllocateAligned(kAlignment, rounded);
   if (p && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) {  // not what was asked for
     a->deallocate(a->self, p, rounded);
     p = nullptr;

@@ -2,19 +2,11 @@
 // numbers come from a plan and are checked; the library itself is code and is trusted once it is opened.
 #include "kernels/executor/plugin.h"
 
-#include <dlfcn.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <deque>
 
 #include "kernels/dtype_codes.h"
 #include "slipway/slipway_kernel.h"
-
-#ifndef MFD_CLOEXEC
-#define MFD_CLOEXEC 1U
-#endif
 
 namespace slipway::kernels {
 namespace {
@@ -221,28 +213,24 @@ struct Plugin::Row {
 };
 
 Plugin::Plugin() = default;
+Plugin::~Plugin() = default;
 
-std::shared_ptr<const Plugin> Plugin::Load(const char* path, int file, const std::string& name, std::string* why) {
+std::shared_ptr<const Plugin> Plugin::Load(SharedLibrary library, const std::string& name, std::string* why) {
+  if (!library.loaded()) return nullptr;  // and `why` says it
   std::shared_ptr<Plugin> p(new Plugin);
-  p->file_ = file;
-  p->library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!p->library_) {
-    const char* text = dlerror();
-    *why = text ? text : name + ": cannot be loaded";
-    return nullptr;
-  }
+  p->library_ = std::move(library);
   auto no = [&](const char* what) {
     *why = name + ": " + what;
     return nullptr;
   };
-  auto* get = reinterpret_cast<decltype(&slipway_kernels)>(dlsym(p->library_, "slipway_kernels"));
+  auto* get = reinterpret_cast<decltype(&slipway_kernels)>(p->library_.Find("slipway_kernels"));
   if (!get) return no("a library, but no plugin: it has no function slipway_kernels");
-  const slipway_kernel_library* library = get();
-  if (!library) return no("slipway_kernels() gives nothing");
-  if (library->abi != SLIPWAY_KERNEL_ABI || library->kernel_size < sizeof(slipway_kernel))
+  const slipway_kernel_library* found = get();
+  if (!found) return no("slipway_kernels() gives nothing");
+  if (found->abi != SLIPWAY_KERNEL_ABI || found->kernel_size < sizeof(slipway_kernel))
     return no("a plugin of another version of slipway_kernel.h");
-  const char* at = reinterpret_cast<const char*>(library->kernels);
-  for (size_t i = 0; i < library->count; ++i, at += library->kernel_size) {
+  const char* at = reinterpret_cast<const char*>(found->kernels);
+  for (size_t i = 0; i < found->count; ++i, at += found->kernel_size) {
     auto row = std::make_unique<Row>();
     row->kernel = *reinterpret_cast<const slipway_kernel*>(at);
     if (!row->kernel.op || !row->kernel.run) return no("a kernel without a name or a function");
@@ -262,38 +250,12 @@ std::shared_ptr<const Plugin> Plugin::Load(const char* path, int file, const std
 }
 
 std::shared_ptr<const Plugin> Plugin::Open(const std::string& path, std::string* why) {
-  // A name without a slash is looked for in the system's folders.
-  const std::string place = path.find('/') == std::string::npos ? "./" + path : path;
-  return Load(place.c_str(), -1, path, why);
+  return Load(SharedLibrary::Open(path, why), path, why);
 }
 
 std::shared_ptr<const Plugin> Plugin::OpenBytes(std::span<const uint8_t> bytes, const std::string& name,
                                                 std::string* why) {
-  const int file = static_cast<int>(syscall(SYS_memfd_create, "slipway-plugin", MFD_CLOEXEC));
-  bool written = file >= 0;
-  while (written && !bytes.empty()) {
-    const ssize_t n = write(file, bytes.data(), bytes.size());
-    written = n > 0;
-    if (written) bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  if (!written) {
-    *why = name + ": no memory for the plugin inside the library";
-    if (file >= 0) close(file);
-    return nullptr;
-  }
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
-  return Load(path.c_str(), file, name, why);
-}
-
-Plugin::~Plugin() {
-  if (library_) dlclose(library_);
-  if (file_ < 0) return;
-  // A library that stays in the process keeps its name.
-  const std::string path = "/proc/self/fd/" + std::to_string(file_);
-  if (void* still = library_ ? dlopen(path.c_str(), RTLD_NOLOAD | RTLD_LAZY) : nullptr)
-    dlclose(still);
-  else
-    close(file_);
+  return Load(SharedLibrary::OpenBytes(bytes, name, why), name, why);
 }
 
 const Kernel* Plugin::Find(std::string_view name) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
+#include "kernels/shared_library.h"
 
 namespace slipway::kernels {
 
@@ -51,10 +52,9 @@ class Plugin {
  private:
   struct Row;
   Plugin();
-  static std::shared_ptr<const Plugin> Load(const char* path, int file, const std::string& name, std::string* why);
+  static std::shared_ptr<const Plugin> Load(SharedLibrary library, const std::string& name, std::string* why);
 
-  void* library_ = nullptr;
-  int file_ = -1;  // stays open: another library under the same name would be taken for this one
+  SharedLibrary library_;
   std::vector<std::unique_ptr<Row>> rows_;
   std::vector<Kernel> kernels_;
 };

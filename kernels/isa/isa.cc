@@ -4,8 +4,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <cstdlib>
@@ -17,6 +15,7 @@
 #include "kernels/isa/int8_conv.h"
 #include "kernels/isa/int8_gemm.h"
 #include "kernels/isa/names.h"
+#include "kernels/system.h"
 
 namespace slipway::kernels {
 
@@ -54,14 +53,12 @@ bool HasAvxVnni() {
   return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
 }
 
-// CPUID leaf 7, EDX bits 22, 24 and 25; and Linux saves tiles for those only who ask for them (arch_prctl(2)).
+// CPUID leaf 7, EDX bits 22, 24 and 25; and the system must save tiles.
 bool HasAmx() {
   unsigned eax, ebx, ecx, edx;
   constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTiles | kInt8;
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAll) == kAll &&
-         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") && RequestTiles();
 }
 #endif
 

@@ -1,5 +1,6 @@
 # The preset tsan: the thread pool, the memory that kernels share and the runtime of native libraries under
-# ThreadSanitizer. All tests of kernels take minutes: build/presets/tsan/thread_tests.
+# ThreadSanitizer. By hand: all tests of kernels, which take minutes (build/presets/tsan/thread_tests), and the C API,
+# for which all rooms are compiled (SLIPWAY_TSAN_CAPI=1 tests/run.sh builds/tsan.sh).
 source "$ROOT/tests/builds/lib.bash"
 folder="$ROOT/build/presets/tsan"
 builds tsan thread_tests race_native
@@ -28,3 +29,11 @@ for model in net norms convolutions; do
   "$folder/race_native" $model.so 4 10 > said 2>&1 || { tail -n 60 said; exit 1; }
   cat said
 done
+
+if [ -z "${SLIPWAY_TSAN_CAPI:-}" ]; then exit 0; fi
+builds tsan race_capi
+mkdir out
+"$SLIPWAY" convert "$ROOT/tests/golden/recognize_norms.sw" -o norms.pt2 -q
+models=("$ROOT/tests/cli/net.sw" norms.pt2 programs/all.pt2)
+"$folder/race_capi" out 4 3 "${models[@]}" > said 2>&1 || { tail -n 60 said; exit 1; }
+cat said

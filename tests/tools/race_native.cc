@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "model_runs.h"
 #include "payload.h"
 #include "slipway/slipway_model.h"
 
@@ -29,83 +30,25 @@ alignas(4096) __attribute__((visibility("hidden"))) unsigned char slipway_payloa
 
 namespace {
 
+using slipway::tests::BytesOf;
+using slipway::tests::ModelFunctions;
+using slipway::tests::ModelInputs;
+using slipway::tests::RunOnce;
+
+constexpr ModelFunctions kLinked = {slipway_model_open,        slipway_model_close,        slipway_model_error,
+                                    slipway_model_input_count, slipway_model_input,        slipway_model_dim_count,
+                                    slipway_model_get_dim,     slipway_model_output_count, slipway_model_run};
+
 std::atomic<int> failures{0};
 
 void Fail(const std::string& what) {
   if (failures.fetch_add(1) < 10) std::fprintf(stderr, "%s\n", what.c_str());
 }
 
-struct Inputs {
-  std::vector<std::vector<char>> bytes;
-  std::vector<std::vector<int64_t>> sizes;
-  std::vector<DLTensor> tensors;
-  std::vector<const DLTensor*> pointers;
-};
-
-// A dim's text as a number; 5, or what is nearest among its sizes, for a symbol.
-int64_t SizeOf(const slipway_model* model, const char* text) {
-  char* end = nullptr;
-  const int64_t number = std::strtoll(text, &end, 10);
-  if (*end == '\0') return number;
-  for (size_t i = 0; i < slipway_model_dim_count(model); ++i) {
-    slipway_model_dim dim;
-    slipway_model_get_dim(model, i, &dim);
-    if (std::strcmp(dim.name, text) == 0) return 5 < dim.min ? dim.min : 5 > dim.max ? dim.max : 5;
-  }
-  std::fprintf(stderr, "the size of an input is %s\n", text);
-  std::exit(1);
-}
-
-// Numbers between -1 and 1 as floats; other dtypes get zeros.
-void Make(const slipway_model* model, Inputs* in) {
-  const size_t count = slipway_model_input_count(model);
-  in->bytes.resize(count), in->sizes.resize(count), in->tensors.resize(count);
-  uint32_t seed = 1;
-  for (size_t i = 0; i < count; ++i) {
-    slipway_model_value value;
-    slipway_model_input(model, i, &value);
-    int64_t elements = 1;
-    for (int d = 0; d < value.ndim; ++d) {
-      in->sizes[i].push_back(SizeOf(model, value.dims[d]));
-      elements *= in->sizes[i].back();
-    }
-    in->bytes[i].resize(static_cast<size_t>(elements) * value.dtype.bits / 8);
-    if (value.dtype.code == kDLFloat && value.dtype.bits == 32)
-      for (int64_t e = 0; e < elements; ++e) {
-        seed = seed * 1664525u + 1013904223u;
-        const float x = static_cast<float>(seed >> 8) / (1 << 23) - 1;
-        std::memcpy(in->bytes[i].data() + 4 * e, &x, 4);
-      }
-    DLTensor& t = in->tensors[i];
-    t = {};
-    t.data = in->bytes[i].data();
-    t.device = {kDLCPU, 0};
-    t.ndim = value.ndim;
-    t.dtype = value.dtype;
-    t.shape = in->sizes[i].data();
-    in->pointers.push_back(&t);
-  }
-}
-
-size_t BytesOf(const DLTensor& t) {
-  size_t bytes = t.dtype.bits / 8;
-  for (int d = 0; d < t.ndim; ++d) bytes *= static_cast<size_t>(t.shape[d]);
-  return bytes;
-}
-
 // Every byte of every result; "" where the run failed.
-std::string Run(slipway_model* model, const Inputs& in) {
-  std::vector<DLManagedTensorVersioned*> outputs(slipway_model_output_count(model));
-  if (slipway_model_run(model, in.pointers.data(), in.pointers.size(), outputs.data(), outputs.size()) !=
-      SLIPWAY_MODEL_OK) {
-    Fail(std::string("a run: ") + slipway_model_error());
-    return "";
-  }
-  std::string all;
-  for (DLManagedTensorVersioned* o : outputs) {
-    all.append(static_cast<const char*>(o->dl_tensor.data) + o->dl_tensor.byte_offset, BytesOf(o->dl_tensor));
-    o->deleter(o);
-  }
+std::string Run(slipway_model* model, const ModelInputs& in) {
+  std::string error, all = RunOnce(kLinked, model, in, &error);
+  if (!error.empty()) Fail("a run: " + error);
   return all;
 }
 
@@ -154,8 +97,11 @@ int main(int argc, char** argv) {
   std::memcpy(slipway_payload, payload.memory.get(), header.size);
 
   slipway_model* shared = Open();
-  Inputs in;
-  Make(shared, &in);
+  ModelInputs in;
+  if (const std::string why = in.Make(kLinked, shared); !why.empty()) {
+    std::fprintf(stderr, "%s\n", why.c_str());
+    return 1;
+  }
   const std::string expected = Run(shared, in);
   std::atomic<bool> stop{false};
   std::thread other(Disturb, shared, std::cref(stop));

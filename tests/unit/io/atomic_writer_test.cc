@@ -304,6 +304,7 @@ TEST_F(AtomicFileTest, SignalsRemoveTemporaries) {
     ASSERT_EQ(pipe(ready), 0);
     const pid_t child = fork();
     if (child == 0) {
+      signal(number, SIG_DFL);  // where this process was started with it ignored, as by nohup
       // A fresh process: this one's handlers were installed for the parent.
       execl("/proc/self/exe", "unit_tests", "--gtest_also_run_disabled_tests",
             "--gtest_filter=AtomicFileChild.DISABLED_WaitsForSignal", nullptr);

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/file_access.h"
 #include "io/inputs.h"
 #include "io/io_error.h"
 
@@ -86,6 +87,16 @@ void MappedFile::Release(uint64_t offset, uint64_t size) const {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset / page * page;  // whole pages: the neighbours' bytes come back when touched
   madvise(const_cast<uint8_t*>(data_) + begin, static_cast<size_t>(offset + size - begin), MADV_DONTNEED);
+}
+
+bool ReadAt(const MappedFile& file, uint64_t offset, uint64_t size, uint8_t* to) {
+  const ssize_t n = pread(file.fd(), to, static_cast<size_t>(size), static_cast<off_t>(offset));
+  return n >= 0 && static_cast<uint64_t>(n) == size;
+}
+
+bool IsSameFile(const MappedFile& a, const MappedFile& b) {
+  struct stat x, y;
+  return &a == &b || (fstat(a.fd(), &x) == 0 && fstat(b.fd(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
 }  // namespace slipway::io
