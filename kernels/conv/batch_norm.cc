@@ -1,11 +1,11 @@
-// Kernel `batch_norm`: dense f32 and narrower, channels second or last; of bf16 with channels last as a depthwise
+// Kernel `batch_norm`: dense f32 and narrower, channels second or last; of halves with channels last as a depthwise
 // convolution of single pixels.
 #include "kernels/conv/batch_norm.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/conv/conv_bf16.h"
+#include "kernels/conv/conv_half.h"
 #include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/dense_f32.h"
 #include "kernels/convert.h"
@@ -64,20 +64,20 @@ Tensor AsImage(const Tensor& t) {
   image.sizes[4] = t.sizes[t.rank - 1], image.strides[4] = t.strides[t.rank - 1];
   return image;
 }
-// The same over images of bf16: weights of one, and the norm as what follows the sums.
-const char* NormBf16Nhwc(const Call& c, const BatchNormAttributes& a) {
-  constexpr uint16_t kOne = 0x3f80;
+// The same over images of bf16 or f16: weights of one, and the norm as what follows the sums.
+const char* NormHalfNhwc(const Call& c, const BatchNormAttributes& a) {
   const Tensor x = AsImage(c.in[0]), out = AsImage(c.out[0]);
   const int64_t channels = x.sizes[1];
   Scratch& scratch = *c.scratch;
   ChannelNorm norm;
   if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, scratch)) return kSizesDiffer;
   auto* const ones = scratch.Take<uint16_t>(channels);
-  if (!scratch.querying()) std::fill_n(ones, channels, kOne);
-  Tensor w{.data = ones, .dtype = DType::kBF16, .rank = 5, .sizes = {channels, 1, 1, 1, 1}, .strides = {1, 1, 1, 1, 1}};
+  const uint16_t one = c.in[0].dtype == DType::kBF16 ? 0x3f80 : 0x3c00;
+  if (!scratch.querying()) std::fill_n(ones, channels, one);
+  Tensor w{.data = ones, .dtype = x.dtype, .rank = 5, .sizes = {channels, 1, 1, 1, 1}, .strides = {1, 1, 1, 1, 1}};
   const ConvAttributes<> single{channels, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
-  if (!CanUseConvBf16(x, w, out, single)) return kSizesDiffer;
-  ConvBf16(x, w, out, single, {.sums = {.scale = norm.scale, .bias = norm.bias}}, c.workers, scratch);
+  if (!CanUseConvHalf(x, w, out, single)) return kSizesDiffer;
+  ConvHalf(x, w, out, single, {.sums = {.scale = norm.scale, .bias = norm.bias}}, c.workers, scratch);
   return nullptr;
 }
 
@@ -89,9 +89,9 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) &&
       out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
     return NormNhwc(c, a);
-  if (x.dtype == DType::kBF16 && out.dtype == DType::kBF16 && (x.rank == 3 || x.rank == 4) && !x.is_contiguous() &&
+  if (IsHalf(x.dtype) && out.dtype == x.dtype && (x.rank == 3 || x.rank == 4) && !x.is_contiguous() &&
       SameSizes(x, out) && out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
-    return NormBf16Nhwc(c, a);
+    return NormHalfNhwc(c, a);
   if (!SameSizes(x, out) || x.rank < 2 || !DenseF32::Takes(x) || !DenseF32::Takes(out) ||
       !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
     return kSizesDiffer;

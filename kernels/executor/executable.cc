@@ -3,8 +3,11 @@
 // what follows from the tables: in which stage each number is known, how long buffers live, which results may take over
 // the memory of an operand, which results may overlap something and are checked at each run.
 #include <algorithm>
+#include <new>
 #include <numeric>
 
+#include "kernels/conv/conv_half.h"
+#include "kernels/conv/filters.h"
 #include "kernels/executor/execute.h"
 #include "kernels/executor/step_call.h"
 #include "kernels/gemm/packing.h"
@@ -383,11 +386,29 @@ void Executable::FillStages() {
   }
 }
 
+// Once, so that no run does it; the constants themselves may be a mapped file's, which others share.
+bool Executable::WidenFilters() {
+  for (Buffer& b : plan_.buffers) {
+    if (!b.packed || b.packed->packing != Packing::kConvFilters || !ReadsFiltersAsF32(b.packed->dtype)) continue;
+    FilterShape shape = FiltersOf(*b.packed), wide = shape;
+    wide.pairs = false;
+    widened_.emplace_back(new (std::nothrow) float[static_cast<size_t>(wide.elements())]);
+    if (!widened_.back()) return false;
+    kernels::WidenFilters(static_cast<const uint16_t*>(b.constant), b.packed->dtype, shape, widened_.back().get());
+    b.constant = widened_.back().get(), b.widened = true;
+  }
+  return true;
+}
+
 std::shared_ptr<const Executable> Executable::Make(Plan plan, std::string* why) {
   auto e = std::make_shared<Executable>();
   e->plan_ = std::move(plan);
   if (std::string what = e->Validate(); !what.empty()) {
     *why = std::move(what);
+    return nullptr;
+  }
+  if (!e->WidenFilters()) {
+    *why = "out of memory";
     return nullptr;
   }
   e->FindLengths();
