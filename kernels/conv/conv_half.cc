@@ -1,9 +1,10 @@
-// A block of rows is a convolution of f32 without padding: borders are zeros of the widened rows. How the rows are cut
-// does not depend on the threads, so neither do the bits; they share the blocks, or each of them where these are few.
+// A block of rows is a convolution of f32. Borders of its rows are zeros that are widened with them, but for depthwise
+// ones; rows above and below the image are padding, which f32 loops leave out. How the rows are cut does not depend on
+// the threads, so neither do the bits; they share the blocks, or each of them where these are few.
 #include "kernels/conv/conv_half.h"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "kernels/conv/conv_bf16.h"
 #include "kernels/conv/conv_nhwc.h"
@@ -12,6 +13,7 @@
 #include "kernels/conv/word_conv.h"
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
+#include "kernels/validate.h"
 
 namespace slipway::kernels {
 namespace {
@@ -24,8 +26,9 @@ class RowBlocks {
   RowBlocks(const Tensor& x, const Tensor& filters, const Tensor& out, const ConvAttributes<>& a,
             const HalfEpilogue& epilogue)
       : x_(x), out_(out), filters_(filters), epilogue_(epilogue), shape_(ShapeOf(a)), stride_y_(a.stride[1]),
-        stride_x_(a.stride[2]), pad_y_(a.padding[1]), pad_x_(a.padding[2]),
-        residuals_((epilogue.residual != nullptr ? 1 : 0) + (epilogue.post_residual != nullptr ? 1 : 0)) {
+        stride_x_(a.stride[2]), pad_y_(a.padding[1]),
+        residuals_((epilogue.residual != nullptr ? 1 : 0) + (epilogue.post_residual != nullptr ? 1 : 0)),
+        pad_x_(a.padding[2]) {
     const FilterShape f{a.groups, filters.sizes[1], filters.sizes[0], filters.sizes[3], filters.sizes[4]};
     planes_ = f.reads_nchw();
     extent_y_ = (f.height - 1) * a.dilation[1] + 1, extent_x_ = (f.width - 1) * a.dilation[2] + 1;
@@ -33,8 +36,12 @@ class RowBlocks {
     pixels_ = f.kernel_size() == 1 && f.groups == 1 && pad_y_ == 0 && pad_x_ == 0 &&
               (out.sizes[3] - 1) * stride_y_ < x.sizes[3] && (out.sizes[4] - 1) * stride_x_ < x.sizes[4];
     if (pixels_) shape_.stride[1] = shape_.stride[2] = 1;  // what it skips is not widened
-    if (pixels_ && stride_y_ == 1 && stride_x_ == 1) JoinRows();
+    if (pixels_ && stride_y_ == 1 && stride_x_ == 1 && SameSizes(x, 2, 3, out, 2)) JoinRows();
     width_ = pixels_ ? out_.sizes[4] : (out_.sizes[4] - 1) * stride_x_ + extent_x_;
+    if (f.depthwise() && TakesPadding(width_, x_.sizes[4], pad_x_, f.width * a.dilation[2])) {
+      width_ = x_.sizes[4];
+      shape_.pad[2] = std::exchange(pad_x_, 0);
+    }
     const int64_t channels = x_.sizes[1];
     pixel_ = channels;
     if (!planes_ && !f.depthwise() && PaddedStride(shape_.stride[2] * channels) != shape_.stride[2] * channels)
@@ -55,6 +62,11 @@ class RowBlocks {
   }
 
  private:
+  // Whether f32 loops take so much padding before an image of `size`, of whose windows all span `extent` and one spans
+  // `window`, and what is behind the image.
+  static bool TakesPadding(int64_t extent, int64_t size, int64_t pad, int64_t window) {
+    return size > 0 && extent <= 2 * (size + 2 * pad) && pad <= 4 * window;
+  }
   int64_t InputRows(int64_t rows) const { return pixels_ ? rows : (rows - 1) * stride_y_ + extent_y_; }
 
   // All pixels, of all images where these follow each other, as one column.
@@ -111,8 +123,14 @@ class RowBlocks {
 
   // Rows [y, y + rows) of image n.
   void Block(int64_t n, int64_t y, int64_t rows, const Workers* workers, Scratch& scratch) const {
-    const int64_t row = out_.sizes[1] * out_.sizes[4], in_rows = InputRows(rows), grain = Grain(row);
-    const Tensor image = Image(nullptr, in_rows);
+    const int64_t row = out_.sizes[1] * out_.sizes[4], grain = Grain(row);
+    // The rows of the image that it reads, the first of which may be padding.
+    int64_t first_row = pixels_ ? y : y * stride_y_ - pad_y_, in_rows = InputRows(rows);
+    ConvShape shape = shape_;
+    const int64_t above = std::max<int64_t>(0, -first_row),
+                  inside = std::min(x_.sizes[3], first_row + in_rows) - first_row - above;
+    if (!pixels_ && !planes_ && TakesPadding(in_rows, inside, above, extent_y_))
+      shape.pad[1] = above, first_row += above, in_rows = inside;
     auto* const widened = scratch.Take<float>(in_rows * width_ * (planes_ ? x_.sizes[1] : pixel_));
     auto* const result = scratch.Take<float>(rows * row);
     Epilogue e = epilogue_.sums;
@@ -130,22 +148,21 @@ class RowBlocks {
     ParallelFor(scratch, workers, in_rows, Grain(width_ * x_.sizes[1]), [&](int64_t first, int64_t end, Scratch& own) {
       float* const room = LoadsByPlanes(x_) && !planes_ ? own.Take<float>(x_.sizes[1] * x_.sizes[4]) : nullptr;
       if (own.querying()) return;
-      Widen(n, y, first, end, in_rows, widened, room);
+      Widen(n, first_row, first, end, in_rows, widened, room);
     });
-    Tensor from = image;
-    from.data = widened;
-    ConvNhwc(from, filters_, Result(result, rows), shape_, e, workers, scratch);
+    ConvNhwc(Image(widened, in_rows), filters_, Result(result, rows), shape, e, workers, scratch);
     if (scratch.querying()) return;
     ParallelFor(workers, rows, grain,
                 [&](int64_t first, int64_t end) { StoreRows(result + first * row, out_, n, y + first, end - first); });
   }
   static int64_t Grain(int64_t row) { return std::max<int64_t>(1, 16384 / row); }
 
-  // Rows [first, end) of the `rows` that output rows from y on read, at their place in `widened`.
+  // Rows [first, end) of the `rows` from row y of the image on, or of those that a pointwise one reads, at their place
+  // in `widened`.
   void Widen(int64_t n, int64_t y, int64_t first, int64_t end, int64_t rows, float* widened, float* room) const {
     if (pixels_) {
       float* const to = widened + first * width_ * pixel_;
-      if (width_ == 1) {  // rows are neighbours, or columns of one pixel
+      if (width_ == 1 && !LoadsByPlanes(x_)) {  // a column
         Tensor column = x_;
         column.strides[4] = x_.strides[3] * stride_y_;
         return LoadPixels(column, n, 0, (y + first), 1, end - first, to, pixel_, room);
@@ -156,7 +173,7 @@ class RowBlocks {
     }
     const int64_t left = std::min(pad_x_, width_), count = std::clamp<int64_t>(width_ - left, 0, x_.sizes[4]);
     for (int64_t r = first; r < end; ++r) {
-      const int64_t from = y * stride_y_ - pad_y_ + r;
+      const int64_t from = y + r;
       const bool inside = from >= 0 && from < x_.sizes[3];
       for (int64_t c = 0; planes_ && c < x_.sizes[1]; ++c) {
         float* const to = widened + (c * rows + r) * width_;
@@ -178,8 +195,9 @@ class RowBlocks {
   Tensor x_, out_;
   const Tensor filters_;
   const HalfEpilogue& epilogue_;
-  ConvShape shape_;  // of blocks: without padding
-  const int64_t stride_y_, stride_x_, pad_y_, pad_x_, residuals_;
+  ConvShape shape_;  // of blocks, which may be padded above
+  const int64_t stride_y_, stride_x_, pad_y_, residuals_;
+  int64_t pad_x_;        // that is widened
   bool planes_ = false;  // few channels, which f32 loops read as planes
   bool pixels_ = false;  // pointwise without padding
   int64_t extent_y_ = 1, extent_x_ = 1;
