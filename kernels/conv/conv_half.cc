@@ -134,9 +134,9 @@ class RowBlocks {
     auto* const widened = scratch.Take<float>(in_rows * width_ * (planes_ ? x_.sizes[1] : pixel_));
     auto* const result = scratch.Take<float>(rows * row);
     Epilogue e = epilogue_.sums;
-    const auto widen_added = [&](const uint16_t* added) -> const float* {
+    const auto widen_added = [&](const uint16_t* added, float* to) -> const float* {
       if (added == nullptr) return nullptr;
-      auto* const to = scratch.Take<float>(rows * row);
+      if (to == nullptr) to = scratch.Take<float>(rows * row);
       Tensor t = out_;
       t.data = const_cast<uint16_t*>(added);
       if (!scratch.querying())
@@ -144,7 +144,10 @@ class RowBlocks {
                     [&](int64_t first, int64_t end) { LoadRows(t, n, y + first, end - first, to + first * row); });
       return to;
     };
-    e.residual = widen_added(epilogue_.residual), e.post_residual = widen_added(epilogue_.post_residual);
+    // In place of the result where each of its elements is read before it is written.
+    const bool in_place = ConvNhwcWritesOnce(Image(widened, in_rows), filters_, Result(result, rows), shape);
+    e.residual = widen_added(epilogue_.residual, in_place ? result : nullptr);
+    e.post_residual = widen_added(epilogue_.post_residual, nullptr);
     ParallelFor(scratch, workers, in_rows, Grain(width_ * x_.sizes[1]), [&](int64_t first, int64_t end, Scratch& own) {
       float* const room = LoadsByPlanes(x_) && !planes_ ? own.Take<float>(x_.sizes[1] * x_.sizes[4]) : nullptr;
       if (own.querying()) return;

@@ -3,6 +3,7 @@
 // what follows from the tables: in which stage each number is known, how long buffers live, which results may take over
 // the memory of an operand, which results may overlap something and are checked at each run.
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <numeric>
 
@@ -392,10 +393,15 @@ bool Executable::WidenFilters() {
     if (!b.packed || b.packed->packing != Packing::kConvFilters || !ReadsFiltersAsF32(b.packed->dtype)) continue;
     FilterShape shape = FiltersOf(*b.packed), wide = shape;
     wide.pairs = false;
-    widened_.emplace_back(new (std::nothrow) float[static_cast<size_t>(wide.elements())]);
+    // Vectors of weights lie in one line of the cache each, as in the file.
+    constexpr size_t kAlignment = 64;
+    size_t room = static_cast<size_t>(wide.elements()) * sizeof(float) + kAlignment;
+    widened_.emplace_back(new (std::nothrow) float[room / sizeof(float)]);
     if (!widened_.back()) return false;
-    kernels::WidenFilters(static_cast<const uint16_t*>(b.constant), b.packed->dtype, shape, widened_.back().get());
-    b.constant = widened_.back().get(), b.widened = true;
+    void* to = widened_.back().get();
+    std::align(kAlignment, room - kAlignment, to, room);
+    kernels::WidenFilters(static_cast<const uint16_t*>(b.constant), b.packed->dtype, shape, static_cast<float*>(to));
+    b.constant = to, b.widened = true;
   }
   return true;
 }

@@ -4,6 +4,7 @@
 // convolutions one by one.
 #include "kernels/conv/depthwise_block.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -251,6 +252,7 @@ TEST(DepthwiseBlock, OfHalves) {
     k.sy = of(1, 3), k.sx = of(1, 2), k.dy = of(0, 3) == 0 ? 2 : 1, k.dx = of(0, 3) == 0 ? 2 : 1;
     k.py = of(0, k.dy * (k.ky - 1)), k.px = of(0, k.kx / 2);
     k.h = k.dy * (k.ky - 1) + of(1, of(0, 1) == 0 ? 12 : 90), k.w = k.dx * (k.kx - 1) + k.sx * of(4, 60);
+    k.h = std::max({k.h, k.sy, k.dy});
     CheckHalves(k, i, i % 2 == 0 ? DType::kBF16 : DType::kF16);
     ASSERT_FALSE(HasFailure()) << "case " << i << ": before " << k.before << " after " << k.after << " packed "
                                << k.packed << " n " << k.n << " channels " << k.in << ',' << k.c << ',' << k.out
