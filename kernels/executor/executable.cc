@@ -2,10 +2,15 @@
 // has to; then comes
 // what follows from the tables: in which stage each number is known, how long buffers live, which results may take over
 // the memory of an operand, which results may overlap something and are checked at each run.
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <memory>
 #include <new>
 #include <numeric>
+#include <vector>
 
 #include "kernels/conv/conv_half.h"
 #include "kernels/conv/filters.h"
@@ -387,21 +392,35 @@ void Executable::FillStages() {
   }
 }
 
-// Once, so that no run does it; the constants themselves may be a mapped file's, which others share.
+// Once, so that no run does it; the constants themselves may be a mapped file's, which others share. All lie in one
+// piece, in large pages where there are such: a run reads most of it once.
 bool Executable::WidenFilters() {
-  for (Buffer& b : plan_.buffers) {
-    if (!b.packed || b.packed->packing != Packing::kConvFilters || !ReadsFiltersAsF32(b.packed->dtype)) continue;
-    FilterShape shape = FiltersOf(*b.packed), wide = shape;
+  constexpr size_t kLine = 64, kLargePage = size_t{2} << 20;
+  const auto bytes_of = [](const Buffer& b) {
+    FilterShape wide = FiltersOf(*b.packed);
     wide.pairs = false;
-    // Vectors of weights lie in one line of the cache each, as in the file.
-    constexpr size_t kAlignment = 64;
-    size_t room = static_cast<size_t>(wide.elements()) * sizeof(float) + kAlignment;
-    widened_.emplace_back(new (std::nothrow) float[room / sizeof(float)]);
-    if (!widened_.back()) return false;
-    void* to = widened_.back().get();
-    std::align(kAlignment, room - kAlignment, to, room);
-    kernels::WidenFilters(static_cast<const uint16_t*>(b.constant), b.packed->dtype, shape, static_cast<float*>(to));
-    b.constant = to, b.widened = true;
+    return (static_cast<size_t>(wide.elements()) * sizeof(float) + kLine - 1) / kLine * kLine;
+  };
+  std::vector<Buffer*> filters;
+  size_t bytes = 0;
+  for (Buffer& b : plan_.buffers)
+    if (b.packed && b.packed->packing == Packing::kConvFilters && ReadsFiltersAsF32(b.packed->dtype))
+      filters.push_back(&b), bytes += bytes_of(b);
+  if (filters.empty()) return true;
+  const size_t alignment = bytes < kLargePage ? kLine : kLargePage;
+  size_t room = bytes + alignment;
+  widened_.reset(new (std::nothrow) float[room / sizeof(float)]);
+  if (!widened_) return false;
+  void* at = widened_.get();
+  char* to = static_cast<char*>(std::align(alignment, bytes, at, room));
+#if defined(__linux__)
+  if (bytes >= kLargePage) madvise(to, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+#endif
+  for (Buffer* b : filters) {
+    kernels::WidenFilters(static_cast<const uint16_t*>(b->constant), b->packed->dtype, FiltersOf(*b->packed),
+                          reinterpret_cast<float*>(to));
+    b->constant = to, b->widened = true;
+    to += bytes_of(*b);
   }
   return true;
 }
