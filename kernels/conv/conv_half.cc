@@ -51,7 +51,8 @@ class RowBlocks {
 
   void Run(const Workers* workers, Scratch& scratch) const {
     const int64_t blocks = x_.sizes[0] * blocks_;
-    const bool shared = workers != nullptr && blocks < int64_t{2} * workers->threads;
+    const int64_t threads = workers != nullptr ? workers->threads : 1;
+    const bool shared = threads > 1 && blocks < 2 * threads && blocks % threads != 0;
     ParallelFor(scratch, shared ? nullptr : workers, blocks, 1, [&](int64_t begin, int64_t end, Scratch& own) {
       for (int64_t i = begin; i < end; ++i) {
         const Scratch::Frame frame(own);
