@@ -12,8 +12,6 @@ void Round(T* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = Convert<T>(Convert<Narrow>(x[i]));
 }
 
-bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
-
 // Dense rows of f32 rounded to `as`, by the instruction set's loops.
 void RoundRow(float* x, int64_t n, DType as) {
   constexpr int64_t kPart = 256;

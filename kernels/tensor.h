@@ -36,6 +36,7 @@ constexpr bool IsFloat8(DType t) { return t == DType::kF8E4M3FN || t == DType::k
 constexpr bool IsFloating(DType t) {
   return (t >= DType::kF16 && t <= DType::kF64) || (t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ);
 }
+constexpr bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 // The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
 // narrower results wrap when stored).
 constexpr DType ComputeType(DType t) {

@@ -26,7 +26,8 @@ constexpr int64_t kMaxNchwChannels = 4;   // up to this many channels, convoluti
 
 bool IsImage(const ir::Value* v) {
   return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) &&
-         (v->dtype() == ir::DType::kFloat32 || v->dtype() == ir::DType::kBFloat16 || v->dtype() == ir::DType::kUInt8);
+         (v->dtype() == ir::DType::kFloat32 || v->dtype() == ir::DType::kBFloat16 ||
+          v->dtype() == ir::DType::kFloat16 || v->dtype() == ir::DType::kUInt8);
 }
 // Whether the outputs have the layout of the operands.
 bool PropagatesLayout(const ir::Node& n) {
@@ -99,8 +100,9 @@ std::optional<double> BenefitOf(const ir::Node& n) {
     sizes.push_back(*size);
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
-  // So do those of bf16, which go by way of f32 otherwise; single pixels cost nothing to reorder and gain all the same.
-  if (x->dtype() == ir::DType::kBFloat16)
+  // So do those of bf16 and f16, which go by way of f32 otherwise; single pixels cost nothing to reorder and gain all
+  // the same.
+  if (x->dtype() == ir::DType::kBFloat16 || x->dtype() == ir::DType::kFloat16)
     return transposed ? std::nullopt : std::optional(kReorderCost * (Elements(x) + Elements(out)) + 1);
   if (transposed && sizes[1] < kernels::MinTransposedOutputChannels(/*planes=*/false)) return std::nullopt;
   // From NCHW, row blocks are reordered and back, cache-resident.

@@ -70,11 +70,12 @@ class Fuser {
   bool IsConv(int i) const {
     const Step& s = plan_.steps[i];
     return s.kind == Step::kKernel && (s.kernel->name == "conv" || s.kernel->name == "conv_transposed") &&
-           s.outputs == 1 && (s.compute == DType::kF32 || TakesBf16(i)) && s.floats == 0;
+           s.outputs == 1 && (s.compute == DType::kF32 || TakesHalves(i)) && s.floats == 0;
   }
-  // Whether it is one of bf16 whose loops round once, behind all that follows the sums: of images with channels last.
-  bool TakesBf16(int i) const {
-    return plan_.steps[i].compute == DType::kBF16 && HasChannelsLast(i) && views_[i][0].rank == 5 &&
+  // Whether it is one of bf16 or f16 whose loops round once, behind all that follows the sums: of images with channels
+  // last.
+  bool TakesHalves(int i) const {
+    return kernels::IsHalf(plan_.steps[i].compute) && HasChannelsLast(i) && views_[i][0].rank == 5 &&
            IsOne(plan_.dims[views_[i][0].first_dim + 2]);
   }
   // All of one dtype; a bias becomes the first of the tail's operands.

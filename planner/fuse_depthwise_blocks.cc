@@ -65,7 +65,7 @@ class DepthwiseBlockFuser {
   }
 
  private:
-  // A convolution of f32 whose sizes are known.
+  // A convolution of f32, bf16 or f16 whose sizes are known.
   struct Conv {
     Tensor x, w, out;
     kernels::FusedConvAttributes<> attributes;
@@ -109,7 +109,8 @@ class DepthwiseBlockFuser {
     return true;
   }
   std::optional<Conv> ReadConv(const Step& s) const {
-    if (s.kind != Step::kKernel || s.kernel->name != "conv" || s.compute != DType::kF32) return std::nullopt;
+    if (s.kind != Step::kKernel || s.kernel->name != "conv" || kernels::ComputeType(s.compute) != DType::kF32)
+      return std::nullopt;
     std::vector<int64_t> ints(s.ints);
     std::vector<double> reals(s.floats);
     for (int k = 0; k < s.ints; ++k)
@@ -124,7 +125,7 @@ class DepthwiseBlockFuser {
         !Read(ViewOf(s, s.inputs), &c.out))
       return std::nullopt;
     // A bias that is a vector, as tails have it.
-    if (!c.attributes.tail && s.inputs > 2 && (ViewOf(s, 2).rank != 1 || ViewOf(s, 2).dtype != DType::kF32))
+    if (!c.attributes.tail && s.inputs > 2 && (ViewOf(s, 2).rank != 1 || ViewOf(s, 2).dtype != s.compute))
       return std::nullopt;
     return c;
   }
@@ -184,9 +185,14 @@ class DepthwiseBlockFuser {
       if ((jump.kind == Step::kJump || jump.kind == Step::kUnless) && jump.target > first && jump.target <= end)
         return false;
     for (int i : {m.before, d}) {
-      if (i < 0 || i == end) continue;
+      if (i < 0) continue;
       const auto& tail = convs_[i]->attributes.tail;
-      if (tail && (tail->post || (tail->parts & kernels::kAdded))) return false;
+      const bool adds = tail && (((tail->parts | (tail->post ? tail->post->parts : 0)) & kernels::kAdded) != 0);
+      if (i == end) {
+        if (kernels::IsHalf(out.dtype) && adds) return false;
+        continue;
+      }
+      if (adds || (tail && tail->post)) return false;
       for (int k = 0; k < plan_.steps[i].inputs; ++k)
         for (int w : uses_.writers[ViewOf(plan_.steps[i], k).buffer])
           if (w > i && w <= end && w != m.before && w != d) return false;

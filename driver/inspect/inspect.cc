@@ -288,7 +288,7 @@ absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
   r.isa = kernels::BestIsa().name, r.integers = kernels::BestInt8Gemm().name;
   if (const kernels::Bf16GemmMicrokernels* bf16 = kernels::BestBf16Gemm()) r.bf16 = bf16->name;
   if (const char* cap = kernels::IsaCap()) r.cap = cap;
-  static constexpr const char* kPackings[] = {"", "panels", "quads", "nibbles", "unsigned nibbles", "filters"};
+  static constexpr const char* kPackings[] = {"", "panels", "quads", "nibbles", "unsigned nibbles", "filters", "taps"};
   const auto name = [](kernels::DType t) { return std::string(ir::Name(planner::FromNative(t))); };
   for (kernels::PlanProduct& p : kernels::ProductsOf(checked->plan())) {
     const kernels::Step& step = checked->plan().steps[static_cast<size_t>(p.step)];

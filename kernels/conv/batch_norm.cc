@@ -1,12 +1,9 @@
-// Kernel `batch_norm`: dense f32 and narrower, channels second or last; of bf16 with channels last as a depthwise
-// convolution of single pixels.
+// Kernel `batch_norm`: dense f32 and narrower, channels second or last.
 #include "kernels/conv/batch_norm.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/conv/conv_bf16.h"
-#include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/dense_f32.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
@@ -35,49 +32,41 @@ bool ChannelNorm::Read(const Call& c, size_t first, int64_t parts, double epsilo
 
 namespace {
 
-// The same over images with channels last, and over rows of channels.
+// The same over images with channels last, and over rows of channels; those of halves some pixels at a time in f32.
 const char* NormNhwc(const Call& c, const BatchNormAttributes& a) {
+  constexpr int64_t kBlock = 4096;  // floats, in the first-level cache
   const Tensor &x = c.in[0], &out = c.out[0];
-  const int64_t channels = x.sizes[1];
+  const int64_t channels = x.sizes[1], size = ByteSize(x.dtype);
   ChannelNorm norm;
   if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, *c.scratch)) return kSizesDiffer;
-  if (c.scratch->querying()) return nullptr;
+  const bool half = IsHalf(x.dtype);
   const Tensor from = DropDim(x, 1), to = DropDim(out, 1);
-  const auto& pair = BestIsa().elementwise.binary;
-  ParallelFor(c.workers, from.numel(), std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
+  const ElementwiseMicrokernels& isa = BestIsa().elementwise;
+  const int64_t grain = std::max<int64_t>(1, 16384 / channels);
+  ParallelFor(*c.scratch, c.workers, from.numel(), grain, [&](int64_t begin, int64_t end, Scratch& own) {
+    float* const block = half ? own.Take<float>(std::max(kBlock, channels)) : nullptr;
+    if (own.querying()) return;
     Positions<2> at(to, {&from, &to}, begin);
-    for (int64_t i = begin; i < end; ++i, at.Next()) {
-      float* const row = reinterpret_cast<float*>(at[1]);
-      pair[static_cast<int>(PairOp::kMul)](reinterpret_cast<const float*>(at[0]), norm.scale, row, channels, 0);
-      pair[static_cast<int>(PairOp::kAdd)](row, norm.bias, row, channels, 0);
+    for (int64_t i = begin; i < end;) {
+      // Pixels that follow each other in both.
+      const char* const first = at[0];
+      char* const result = at[1];
+      int64_t count = 0;
+      do {
+        ++count, at.Next();
+      } while (half && i + count < end && (count + 1) * channels <= kBlock &&
+               at[0] == first + count * channels * size && at[1] == result + count * channels * size);
+      float* row = half ? block : reinterpret_cast<float*>(result);
+      const float* source = half ? block : reinterpret_cast<const float*>(first);
+      if (half) isa.convert_to_f32(first, x.dtype, block, count * channels);
+      for (int64_t p = 0; p < count; ++p, row += channels, source += channels) {
+        isa.binary[static_cast<int>(PairOp::kMul)](source, norm.scale, row, channels, 0);
+        isa.binary[static_cast<int>(PairOp::kAdd)](row, norm.bias, row, channels, 0);
+      }
+      if (half) isa.convert_from_f32(block, result, out.dtype, count * channels);
+      i += count;
     }
   });
-  return nullptr;
-}
-
-// [n, c, …] as [n, c, 1, h, w].
-Tensor AsImage(const Tensor& t) {
-  Tensor image = t;
-  image.rank = 5, image.sizes[2] = 1, image.strides[2] = 0;
-  image.sizes[3] = t.rank == 4 ? t.sizes[2] : 1;
-  image.strides[3] = t.rank == 4 ? t.strides[2] : t.sizes[2] * t.strides[2];
-  image.sizes[4] = t.sizes[t.rank - 1], image.strides[4] = t.strides[t.rank - 1];
-  return image;
-}
-// The same over images of bf16: weights of one, and the norm as what follows the sums.
-const char* NormBf16Nhwc(const Call& c, const BatchNormAttributes& a) {
-  constexpr uint16_t kOne = 0x3f80;
-  const Tensor x = AsImage(c.in[0]), out = AsImage(c.out[0]);
-  const int64_t channels = x.sizes[1];
-  Scratch& scratch = *c.scratch;
-  ChannelNorm norm;
-  if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, scratch)) return kSizesDiffer;
-  auto* const ones = scratch.Take<uint16_t>(channels);
-  if (!scratch.querying()) std::fill_n(ones, channels, kOne);
-  Tensor w{.data = ones, .dtype = DType::kBF16, .rank = 5, .sizes = {channels, 1, 1, 1, 1}, .strides = {1, 1, 1, 1, 1}};
-  const ConvAttributes<> single{channels, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
-  if (!CanUseConvBf16(x, w, out, single)) return kSizesDiffer;
-  ConvBf16(x, w, out, single, {.sums = {.scale = norm.scale, .bias = norm.bias}}, c.workers, scratch);
   return nullptr;
 }
 
@@ -86,12 +75,9 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   Scratch& scratch = *c.scratch;
   ChannelNorm norm;
-  if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) &&
-      out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
-    return NormNhwc(c, a);
-  if (x.dtype == DType::kBF16 && out.dtype == DType::kBF16 && (x.rank == 3 || x.rank == 4) && !x.is_contiguous() &&
+  if ((x.dtype == DType::kF32 || IsHalf(x.dtype)) && out.dtype == x.dtype && (x.rank == 2 || !x.is_contiguous()) &&
       SameSizes(x, out) && out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
-    return NormBf16Nhwc(c, a);
+    return NormNhwc(c, a);
   if (!SameSizes(x, out) || x.rank < 2 || !DenseF32::Takes(x) || !DenseF32::Takes(out) ||
       !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
     return kSizesDiffer;

@@ -1,5 +1,5 @@
-// Kernels `conv` and `conv_transposed` over three spatial dims. Images of bf16 with channels last go through
-// conv_bf16.h, dense f32 and narrower through conv_nhwc.h, conv_nchw.h and conv_transposed.h; what these do not take,
+// Kernels `conv` and `conv_transposed` over three spatial dims. Images of bf16 and f16 with channels last go through
+// conv_half.h, dense f32 and narrower through conv_nhwc.h, conv_nchw.h and conv_transposed.h; what these do not take,
 // f64 and integers become products of matrices over patches, of which a chunk at a time is laid out.
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/conv/batch_norm.h"
-#include "kernels/conv/conv_bf16.h"
+#include "kernels/conv/conv_half.h"
 #include "kernels/conv/conv_nchw.h"
 #include "kernels/conv/conv_nhwc.h"
 #include "kernels/conv/conv_transposed.h"
@@ -107,7 +107,7 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
                      Epilogue* to, AddedTensors* added_tensors) {
   size_t& next = *at;
   const int64_t channels = out.sizes[1];
-  if (a.parts < 0 || a.parts >= 2 * kAdded || (out.dtype != DType::kF32 && out.dtype != DType::kBF16) ||
+  if (a.parts < 0 || a.parts >= 2 * kAdded || (out.dtype != DType::kF32 && !IsHalf(out.dtype)) ||
       !(out.is_contiguous() || ChannelsLast(out)))
     return kSizesDiffer;
   float* bias = nullptr;
@@ -177,9 +177,10 @@ const char* Plain(const Call& c, const FusedConvAttributes<>& a,
   std::vector<Tensor> in(c.in.begin(), c.in.end());
   std::vector<float> weights, result(static_cast<size_t>(out.numel()));
   std::vector<uint16_t> halves;
-  if (w.is_packed() && w.dtype == DType::kBF16) {
+  if (w.is_packed() && IsHalf(w.dtype)) {
     halves.resize(static_cast<size_t>(w.numel()));
-    UnpackFilters(w.as<uint16_t>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4], /*pairs=*/true},
+    const bool pairs = w.dtype == DType::kBF16;
+    UnpackFilters(w.as<uint16_t>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4], pairs},
                   halves.data());
     in[1].data = halves.data(), in[1].packed = Packing::kNone;
   } else if (w.is_packed()) {
@@ -225,9 +226,9 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
     if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizesDiffer;
     if (ComputeType(c.compute) == DType::kF32) epilogue.bias = DenseIn(scratch, c.in[2], c.compute);
   }
-  if (CanUseConvBf16(x, w, out, win)) {
+  if (CanUseConvHalf(x, w, out, win)) {
     const auto elements = [](const Tensor* t) { return t != nullptr ? t->as<uint16_t>() : nullptr; };
-    ConvBf16(x, w, out, win, {epilogue, elements(added.residual), elements(added.post_residual)}, c.workers, scratch);
+    ConvHalf(x, w, out, win, {epilogue, elements(added.residual), elements(added.post_residual)}, c.workers, scratch);
     return nullptr;
   }
   if (a.tail && out.dtype != DType::kF32) return scratch.querying() ? nullptr : Plain(c, a, Conv);
@@ -345,18 +346,22 @@ bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scra
     if (!last && (tail.parts & kAdded)) return false;
     // Vectors of channels are all that the others have.
     Tensor result = c.out[0];
-    if (!last) result = Tensor{.dtype = DType::kF32, .rank = 2, .sizes = {1, layers[i]->w.sizes[0]}, .strides = {1, 1}};
+    if (!last)
+      result = Tensor{.dtype = result.dtype, .rank = 2, .sizes = {1, layers[i]->w.sizes[0]}, .strides = {1, 1}};
     AddedTensors added;
     if (ReadTail(c, tail, result, *scratch, &next, &layers[i]->epilogue, &added) != nullptr) return false;
+    if (!IsHalf(result.dtype)) continue;
+    if (added.residual != nullptr) block->residual = added.residual->as<uint16_t>();
+    if (added.post_residual != nullptr) block->post_residual = added.post_residual->as<uint16_t>();
   }
   return true;
 }
 
-// A pointwise convolution, a depthwise one and a pointwise one, the first or the last of which may be missing; f32 with
+// A pointwise convolution, a depthwise one and a pointwise one, the first or the last of which may be missing; with
 // channels last.
 const char* DepthwiseBlockOf(const Call& c, const DepthwiseBlockAttributes<>& a) {
   DepthwiseBlock block;
-  if (c.compute != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) ||
+  if (ComputeType(c.compute) != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) ||
       !CanUseDepthwiseBlock(c.in[0], block, c.out[0]))
     return kSizesDiffer;
   RunDepthwiseBlock(c.in[0], block, c.out[0], c.workers, *c.scratch);
@@ -454,8 +459,8 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
                static_cast<double>(
                    FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4], w.dtype == DType::kBF16}
                        .elements());
-  if (CanUseConvBf16(image, w, out, a.conv)) {
-    p->loop = {BestBf16Conv().name, ConvBf16Algorithm(image, w, out, a.conv)};
+  if (CanUseConvHalf(image, w, out, a.conv)) {
+    p->loop = ConvHalfLoop(image, w, out, a.conv);
     return true;
   }
   const char* way = nullptr;
@@ -487,7 +492,7 @@ bool DepthwiseBlockProduct(const Call& c, const DepthwiseBlockAttributes<>& a, i
     if (layer == nullptr) continue;
     const double weights = static_cast<double>(layer->w.numel());
     p->operations += 2 * weights * static_cast<double>(image->sizes[0] * image->sizes[3] * image->sizes[4]);
-    p->bytes += 4 * weights;
+    p->bytes += ByteSize(layer->w.dtype) * weights;
   }
   p->loop = {BestIsa().name, "channels last, depthwise, interleaved with the pointwise ones beside it"};
   return true;

@@ -23,32 +23,32 @@ FilterShape FiltersOf(const WordGeometry& g) {
 class PairLoops {
  public:
   using Weight = uint16_t;
-  using Widened = float;
+  using Widened = uint16_t;
   using IgemmParams = Bf16IgemmParams;
   using DwconvParams = Bf16DwconvParams;
   static constexpr int64_t kBytes = 2;
   static constexpr uint8_t padding = 0;
   static constexpr int64_t result_bytes = 2;
 
-  PairLoops(const WordGeometry& g, const Bf16Epilogue& after) : g_(g), after_(after) {}
+  PairLoops(const WordGeometry& g, const HalfEpilogue& after) : g_(g), after_(after) {}
 
   static int64_t PatchColumns() { return 12; }
   static int64_t CopiedColumns() { return 56; }
-  static int64_t DepthwiseBlock() { return BestBf16Conv().depthwise_block; }
-  static int64_t DepthwisePixels() { return BestBf16Conv().depthwise_pixels; }
-  static int64_t WidenedElements(int64_t, int64_t depth) { return BestBf16Conv().widened_columns * depth; }
-  void Igemm(Bf16IgemmParams& p, int64_t column, int64_t element) const {
+  static int64_t DepthwiseBlock() { return BestBf16Conv()->depthwise_block; }
+  static int64_t DepthwisePixels() { return BestBf16Conv()->depthwise_pixels; }
+  static int64_t WidenedElements(int64_t, int64_t) { return 0; }
+  void Igemm(Bf16IgemmParams& p, uint16_t*, int64_t column, int64_t element) const {
     // Columns of groups are filled up, channels are not.
     const int64_t per = g_.group_columns();
     p.after = after_.At(g_.groups == 1 ? column : column / per * g_.group_outs() + column % per, element);
-    BestBf16Conv().igemm(p);
+    BestBf16Conv()->igemm(p);
   }
   void Dwconv(Bf16DwconvParams& p, int64_t element) const {
     p.after = after_.At(0, element);
-    BestBf16Conv().dwconv(p);
+    BestBf16Conv()->dwconv(p);
   }
   static const uint16_t* ArrangeDepthwise(const WordGeometry& g, const uint16_t* weights, Scratch& scratch) {
-    const Bf16ConvMicrokernels& isa = BestBf16Conv();
+    const Bf16ConvMicrokernels& isa = *BestBf16Conv();
     auto* const to = scratch.Take<uint16_t>(isa.arranged(g.channels, g.height, g.width));
     if (!scratch.querying()) isa.arrange_depthwise(weights, g.channels, g.height, g.width, to);
     return to;
@@ -56,7 +56,7 @@ class PairLoops {
 
  private:
   const WordGeometry& g_;
-  const Bf16Epilogue& after_;
+  const HalfEpilogue& after_;
 };
 
 }  // namespace
@@ -64,7 +64,7 @@ class PairLoops {
 bool CanUseConvBf16(const Tensor& x, const Tensor& w, const Tensor& out, const ConvAttributes<>& a) {
   for (const Tensor* t : {&x, &w, &out})
     if (t->dtype != DType::kBF16 || t->rank != 5 || t->sizes[2] != 1) return false;
-  return a.padding[0] == 0 && !x.is_packed() && ChannelsLast(out) &&
+  return BestBf16Conv() != nullptr && a.padding[0] == 0 && !x.is_packed() && ChannelsLast(out) &&
          (w.packed == Packing::kConvFilters || (!w.is_packed() && w.is_contiguous())) &&
          GeometryOf(x, w, out, a).IsValid();
 }
@@ -78,7 +78,7 @@ const char* ConvBf16Algorithm(const Tensor& x, const Tensor& w, const Tensor& ou
 }
 
 void ConvBf16(const Tensor& x, const Tensor& w, const Tensor& out, const ConvAttributes<>& a,
-              const Bf16Epilogue& epilogue, const Workers* workers, Scratch& scratch) {
+              const HalfEpilogue& epilogue, const Workers* workers, Scratch& scratch) {
   const WordGeometry g = GeometryOf(x, w, out, a);
   const auto* weights = w.as<uint16_t>();
   if (!w.is_packed()) {

@@ -1,5 +1,5 @@
-// Convolutions of bf16 images with channels last: by sums of two products where the processor has instructions for
-// them, widened elsewhere (isa/bf16_conv.h). Sums and what follows them are in f32 and rounded once.
+// Convolutions of bf16 images with channels last on processors that have sums of two products (isa/bf16_conv.h). Sums
+// and what follows them are in f32 and rounded once.
 #ifndef SLIPWAY_KERNELS_CONV_CONV_BF16_H_
 #define SLIPWAY_KERNELS_CONV_CONV_BF16_H_
 
@@ -17,7 +17,7 @@ bool CanUseConvBf16(const Tensor& x, const Tensor& w, const Tensor& out, const C
 // The algorithm that such a convolution takes.
 const char* ConvBf16Algorithm(const Tensor& x, const Tensor& w, const Tensor& out, const ConvAttributes<>& a);
 void ConvBf16(const Tensor& x, const Tensor& w, const Tensor& out, const ConvAttributes<>& a,
-              const Bf16Epilogue& epilogue, const Workers* workers, Scratch& scratch);
+              const HalfEpilogue& epilogue, const Workers* workers, Scratch& scratch);
 
 }  // namespace slipway::kernels
 

@@ -2,7 +2,7 @@
 // convolutions), of images with
 // channels last, in turns: some rows at a time, which stay in the second-level cache until they have been read. The
 // images between are never whole in memory. Where they are large, writing them and reading them back takes as long as
-// the sums.
+// the sums. Images are of f32, or of bf16 or f16 (conv_half.h): in f32 between, or in bf16 where those are multiplied.
 #ifndef SLIPWAY_KERNELS_CONV_DEPTHWISE_BLOCK_H_
 #define SLIPWAY_KERNELS_CONV_DEPTHWISE_BLOCK_H_
 
@@ -22,6 +22,8 @@ struct DepthwiseBlock {
   std::optional<Layer> before, after;  // one of them at least
   Layer depthwise;
   ConvShape shape;  // of the depthwise one
+  // What the last adds to a result of bf16 or f16, in place of its epilogue's.
+  const uint16_t *residual = nullptr, *post_residual = nullptr;
 
   const Layer& last() const { return after ? *after : depthwise; }
 };
@@ -29,7 +31,8 @@ struct DepthwiseBlock {
 // Whether the tensors and the sizes are such. Tensors may have no memory.
 bool CanUseDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out);
 
-// Gives the bits that ConvNhwc (conv_nhwc.h) gives for one convolution after the other. CanUseDepthwiseBlock() holds.
+// Gives the bits that ConvNhwc (conv_nhwc.h) gives for one convolution after the other, or ConvBf16 (conv_bf16.h); of
+// halves in f32, those of f32 rounded at the end. CanUseDepthwiseBlock() holds.
 void RunDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out, const Workers* workers,
                        Scratch& scratch);
 

@@ -2,6 +2,7 @@
 #include "kernels/conv/filters.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace slipway::kernels {
 namespace {
@@ -72,6 +73,31 @@ void UnpackFilters(const float* panels, const FilterShape& f, float* to) {
 }
 void UnpackFilters(const uint16_t* panels, const FilterShape& f, uint16_t* to) {
   ForEachWeight(f, 0, f.panels(), [&](int64_t place, int64_t weight) { to[weight] = panels[place]; });
+}
+
+void WidenFilters(const uint16_t* panels, DType dtype, const FilterShape& f, float* to) {
+  const auto widen = [dtype](const uint16_t* from, int64_t n, float* floats) {
+    BestIsa().elementwise.convert_to_f32(from, dtype, floats, n);
+  };
+  FilterShape wide = f;
+  wide.pairs = false;
+  if (!f.pairs || f.shared()) return widen(panels, f.elements(), to);
+  if (wide.shared() || wide.reads_nchw()) {  // other panels
+    std::vector<uint16_t> plain(static_cast<size_t>(f.output_channels * f.group_channels * f.kernel_size()));
+    std::vector<float> floats(plain.size());
+    UnpackFilters(panels, f, plain.data());
+    widen(plain.data(), static_cast<int64_t>(plain.size()), floats.data());
+    return PackFilters(floats.data(), wide, 0, wide.panels(), to);
+  }
+  // The same panels: the channels of a pair one behind the other, without those that fill up.
+  float row[2 * kPanel];
+  for (int64_t i = 0; i < f.panels() * f.kernel_size(); ++i)
+    for (int64_t c = 0; c < f.group_channels; c += 2, panels += 2 * kPanel) {
+      widen(panels, 2 * kPanel, row);
+      const int64_t channels = std::min<int64_t>(2, f.group_channels - c);
+      for (int64_t one = 0; one < channels; ++one, to += kPanel)
+        for (int64_t j = 0; j < kPanel; ++j) to[j] = row[2 * j + one];
+    }
 }
 
 void PackTransposedFilters(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first,

@@ -7,9 +7,9 @@
 //                                              groups have panels of their own
 //   [panel][ic][kernel element][16]            for one group of at most 4 channels, which are read from NCHW planes
 //
-// Those of bf16 have pairs of channels next to each other, which instructions for sums of two products take
-// (word_conv.h, isa/bf16_conv.h): [panel][kernel element][⌈ic / groups / 2⌉][16][2], an odd channel with a zero behind
-// it; depthwise: as above. Groups have panels of their own.
+// Those of f16 lie as those of f32. Those of bf16 have pairs of channels next to each other, which instructions for
+// sums of two products take (word_conv.h, isa/bf16_conv.h): [panel][kernel element][⌈ic / groups / 2⌉][16][2], an odd
+// channel with a zero behind it; depthwise: as above. Groups have panels of their own.
 #ifndef SLIPWAY_KERNELS_CONV_FILTERS_H_
 #define SLIPWAY_KERNELS_CONV_FILTERS_H_
 
@@ -45,11 +45,13 @@ struct FilterShape {
 // of both).
 FilterShape FiltersOf(const WeightMatrix& m);
 
-// Panels [first, last), one after the other; bf16 where the shape has pairs.
+// Panels [first, last), one after the other; in halves, of bf16 where the shape has pairs.
 void PackFilters(const float* weights, const FilterShape& f, int64_t first, int64_t last, float* to);
 void UnpackFilters(const float* panels, const FilterShape& f, float* to);
 void PackFilters(const uint16_t* weights, const FilterShape& f, int64_t first, int64_t last, uint16_t* to);
 void UnpackFilters(const uint16_t* panels, const FilterShape& f, uint16_t* to);
+// Panels of bf16 or f16, all of them, as those of the same filters in f32.
+void WidenFilters(const uint16_t* panels, DType dtype, const FilterShape& f, float* to);
 
 // Packed taps: the weights [c, outs, 1, height, width] of a transposed convolution of one group as a matrix, c × outs,
 // for each tap: panels of kPanel output channels, [tap][outs / kPanel][c][kPanel] floats. The packed matrix is that

@@ -68,8 +68,8 @@ class ByteLoops {
   static int64_t WidenedElements(int64_t pixels, int64_t depth) {
     return BestInt8Conv().widened_elements(pixels, depth);
   }
-  void Igemm(Int8IgemmParams& p, int64_t column, int64_t element) const {
-    p.after = after_.At(column, element);
+  void Igemm(Int8IgemmParams& p, int16_t* widened, int64_t column, int64_t element) const {
+    p.widened = widened, p.after = after_.At(column, element);
     BestInt8Conv().igemm(p);
   }
   void Dwconv(Int8DwconvParams& p, int64_t element) const {

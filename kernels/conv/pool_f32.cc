@@ -103,8 +103,8 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, con
 }
 
 bool CanUseNhwc(const Tensor& x, const Tensor& out) {
-  return (x.dtype == DType::kF32 || x.dtype == DType::kBF16) && out.dtype == x.dtype && !x.is_contiguous() &&
-         ChannelsLast(x) && ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
+  return (x.dtype == DType::kF32 || IsHalf(x.dtype)) && out.dtype == x.dtype && !x.is_contiguous() && ChannelsLast(x) &&
+         ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
 }
 // Elements begin, begin + step, … below end, along a dim.
 struct Reach {
@@ -141,7 +141,7 @@ void PoolWindowsNhwc(const Tensor& x, const Tensor& out, int64_t taps, const Wor
                         at[count++] =
                             x.as<char>() + (n * x.strides[0] + (r * wide + c) * x.strides[4]) * ByteSize(x.dtype);
                     PoolNhwcParams g;
-                    g.rows = at, g.count = count, g.n = (ends[p] - p) * channels, g.bf16 = x.dtype == DType::kBF16;
+                    g.rows = at, g.count = count, g.n = (ends[p] - p) * channels, g.dtype = x.dtype;
                     g.out = out.as<char>() +
                             (n * out.strides[0] + y * out.strides[3] + p * out.strides[4]) * ByteSize(out.dtype);
                     pool(g, y, p);

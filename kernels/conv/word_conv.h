@@ -9,8 +9,9 @@
 //     uint8_t padding;                    // each byte of an element outside of the image
 //     int64_t result_bytes;               // of an element of the result
 //     int64_t WidenedElements(int64_t pixels, int64_t depth);        // room that Igemm needs
-//     void Igemm(IgemmParams& p, int64_t column, int64_t element);   // of columns from `column` on, which begin
-//     void Dwconv(DwconvParams& p, int64_t element);                 // `element` elements into the result
+//     // Of columns from `column` on, which begin `element` elements into the result.
+//     void Igemm(IgemmParams& p, Widened* widened, int64_t column, int64_t element);
+//     void Dwconv(DwconvParams& p, int64_t element);
 //     const Weight* ArrangeDepthwise(const WordGeometry& g, const Weight* weights, Scratch& scratch);
 //     int64_t PatchColumns();                                        // images that are narrower become patches
 //     int64_t CopiedColumns();                                       // depthwise images up to these are copied first
@@ -227,9 +228,9 @@ class WordConv {
     p.x_row_stride = patches ? m * p.x_stride : g_.stride_y * x_.row;
     if (patches && out_row_ == m * out_pixel_) p.rows = 1, p.m = rows * m;
     p.segments = &segment, p.segment_count = 1;
-    p.w = weights_ + j * g_.segment_depth(), p.w_panel_stride = g_.segment_depth() * kPanel, p.widened = widened;
+    p.w = weights_ + j * g_.segment_depth(), p.w_panel_stride = g_.segment_depth() * kPanel;
     p.out = Result(element + j), p.out_row_stride = out_row_, p.out_stride = out_pixel_;
-    loops_.Igemm(p, j, element + j);
+    loops_.Igemm(p, widened, j, element + j);
   }
 
   // Over copies of row blocks with padding and channels filled up, or over patches of narrow images; in place where
@@ -287,13 +288,13 @@ class WordConv {
         p.rows = rows, p.m = g_.out_x, p.k = depth / segment_count;
         p.x_row_stride = g_.stride_y * row_stride, p.x_stride = g_.stride_x * pixel_stride;
         p.segments = segments, p.segment_count = segment_count;
-        p.w_panel_stride = depth * kPanel, p.w_segment_stride = p.k * kPanel, p.widened = widened;
+        p.w_panel_stride = depth * kPanel, p.w_segment_stride = p.k * kPanel;
         p.out_row_stride = out_row_, p.out_stride = out_pixel_;
         const auto multiply = [&](int64_t column, int64_t n, int64_t out_channel, int64_t from) {
           p.n = n, p.w = weights_ + column * depth;
           p.x = image + from;
           p.out = Result(element + out_channel);
-          loops_.Igemm(p, column, element + out_channel);
+          loops_.Igemm(p, widened, column, element + out_channel);
         };
         if (g_.groups == 1) {
           const int64_t j = t.panel * kPanel;

@@ -17,7 +17,7 @@ void Context::BindView(int32_t i) {
   const View& v = p.views[i];
   Tensor& t = tensors_[i];
   auto& [first, last] = extent_[i];
-  t.dtype = v.dtype;
+  t.dtype = p.buffers[v.buffer].widened ? DType::kF32 : v.dtype;
   t.rank = v.rank;
   t.packed = p.buffers[v.buffer].packed ? p.buffers[v.buffer].packed->packing : Packing::kNone;
   const int64_t size = ByteSize(v.dtype);

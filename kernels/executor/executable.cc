@@ -2,9 +2,18 @@
 // has to; then comes
 // what follows from the tables: in which stage each number is known, how long buffers live, which results may take over
 // the memory of an operand, which results may overlap something and are checked at each run.
-#include <algorithm>
-#include <numeric>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "kernels/conv/conv_half.h"
+#include "kernels/conv/filters.h"
 #include "kernels/executor/execute.h"
 #include "kernels/executor/step_call.h"
 #include "kernels/gemm/packing.h"
@@ -383,11 +392,48 @@ void Executable::FillStages() {
   }
 }
 
+// Once, so that no run does it; the constants themselves may be a mapped file's, which others share. All lie in one
+// piece, in large pages where there are such: a run reads most of it once.
+bool Executable::WidenFilters() {
+  constexpr size_t kLine = 64, kLargePage = size_t{2} << 20;
+  const auto bytes_of = [](const Buffer& b) {
+    FilterShape wide = FiltersOf(*b.packed);
+    wide.pairs = false;
+    return (static_cast<size_t>(wide.elements()) * sizeof(float) + kLine - 1) / kLine * kLine;
+  };
+  std::vector<Buffer*> filters;
+  size_t bytes = 0;
+  for (Buffer& b : plan_.buffers)
+    if (b.packed && b.packed->packing == Packing::kConvFilters && ReadsFiltersAsF32(b.packed->dtype))
+      filters.push_back(&b), bytes += bytes_of(b);
+  if (filters.empty()) return true;
+  const size_t alignment = bytes < kLargePage ? kLine : kLargePage;
+  size_t room = bytes + alignment;
+  widened_.reset(new (std::nothrow) float[room / sizeof(float)]);
+  if (!widened_) return false;
+  void* at = widened_.get();
+  char* to = static_cast<char*>(std::align(alignment, bytes, at, room));
+#if defined(__linux__)
+  if (bytes >= kLargePage) madvise(to, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+#endif
+  for (Buffer* b : filters) {
+    kernels::WidenFilters(static_cast<const uint16_t*>(b->constant), b->packed->dtype, FiltersOf(*b->packed),
+                          reinterpret_cast<float*>(to));
+    b->constant = to, b->widened = true;
+    to += bytes_of(*b);
+  }
+  return true;
+}
+
 std::shared_ptr<const Executable> Executable::Make(Plan plan, std::string* why) {
   auto e = std::make_shared<Executable>();
   e->plan_ = std::move(plan);
   if (std::string what = e->Validate(); !what.empty()) {
     *why = std::move(what);
+    return nullptr;
+  }
+  if (!e->WidenFilters()) {
+    *why = "out of memory";
     return nullptr;
   }
   e->FindLengths();

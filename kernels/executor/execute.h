@@ -56,6 +56,7 @@ class Executable {
   };
 
   std::string Validate();  // what is malformed, or ""
+  bool WidenFilters();     // false where there is no memory
   std::string ValidateStates() const;
   bool ValidateChain(const Step& s) const;
   void FindLengths();
@@ -66,6 +67,7 @@ class Executable {
   void FillStages();
 
   Plan plan_;
+  std::unique_ptr<float[]> widened_;  // filters that this processor's convolutions read as f32
   std::vector<Stage> stages_;
   std::vector<int32_t> symbol_stage_, expr_stage_, buffer_stage_, view_stage_;
   std::vector<Lifetime> life_;

@@ -54,6 +54,8 @@ struct Buffer {
   // kConstant: what the memory is packed as (gemm/packing.h). `bytes` is the size unpacked, which views of it are
   // bounded by; only products take one, as this matrix.
   std::optional<WeightMatrix> packed;
+  // Of packed filters of bf16 or f16: the memory holds them as f32. An executable sets it for its own copy.
+  bool widened = false;
 };
 
 // A tensor of one step: `offset` bytes into the buffer. dims[first_dim …] has the sizes, then the strides.

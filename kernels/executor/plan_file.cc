@@ -156,7 +156,7 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
       // Filters say groups and taps, too.
       const bool taps = packed[4] == static_cast<int64_t>(Packing::kTransposedConvFilters);
       const bool filters = packed.size() == 7 && (taps || packed[4] == static_cast<int64_t>(Packing::kConvFilters)) &&
-                           (to.dtype == DType::kF32 || (to.dtype == DType::kBF16 && !taps));
+                           (to.dtype == DType::kF32 || (IsHalf(to.dtype) && !taps));
       fits = (packed.size() == 5 || filters) && packed[0] > 0 && packed[1] > 0 &&
              packed[4] >= static_cast<int64_t>(Packing::kNr16) &&
              (filters || packed[4] <= static_cast<int64_t>(byte                 ? Packing::kNr16UInt4

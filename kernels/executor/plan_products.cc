@@ -49,7 +49,7 @@ class Reader {
     out.groups = p.groups;
     if (p.matrix >= 0) {
       const Tensor& matrix = operands.tensors[static_cast<size_t>(p.matrix)];
-      out.has_right = true, out.right = matrix.dtype, out.packing = matrix.packed;
+      out.has_right = true, out.right = p_.views[s.first_view + p.matrix].dtype, out.packing = matrix.packed;
       if (p_.buffers[p_.views[s.first_view + p.matrix].buffer].kind == Buffer::kConstant) out.bytes = p.bytes;
     }
     Loops(s, operands.call, p, &out.loops);

@@ -8,7 +8,7 @@ constexpr int64_t kFar = int64_t{1} << 60;
 
 // False for what has no elements, or more than memory has.
 bool TensorOf(const Plan& p, const View& v, const std::vector<Scalar>& values, Tensor* t) {
-  t->dtype = v.dtype, t->rank = v.rank;
+  t->dtype = p.buffers[v.buffer].widened ? DType::kF32 : v.dtype, t->rank = v.rank;
   const auto& packed = p.buffers[v.buffer].packed;
   t->packed = packed ? packed->packing : Packing::kNone;
   int64_t elements = 1, reach = 0;

@@ -114,8 +114,8 @@ int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
 static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, WeightMatrix* m) {
   const View& v = p.views[s.first_view + operand];
   const int32_t groups_at = s.kernel->groups_at[operand];
-  const bool pairs = v.dtype == DType::kBF16 && !taps;
-  if ((v.dtype != DType::kF32 && !pairs) || s.compute != v.dtype || v.rank != 5 || s.ints <= groups_at ||
+  const bool halves = IsHalf(v.dtype) && !taps;
+  if ((v.dtype != DType::kF32 && !halves) || s.compute != v.dtype || v.rank != 5 || s.ints <= groups_at ||
       s.outputs != 1)
     return false;
   const Buffer& b = p.buffers[v.buffer];
@@ -130,7 +130,7 @@ static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, W
       return false;
   }
   const View &x = p.views[s.first_view], &out = p.views[s.first_view + s.inputs];
-  if (value(sizes[2]) != 1 || ((taps || pairs) && x.dtype != v.dtype) || out.rank != 5 || out.dtype != v.dtype)
+  if (value(sizes[2]) != 1 || ((taps || halves) && x.dtype != v.dtype) || out.rank != 5 || out.dtype != v.dtype)
     return false;
   int64_t groups = 1;
   if (groups_at >= 0) {
@@ -260,7 +260,7 @@ int64_t PackedBytes(const WeightMatrix& m) {
                                                                                                              : bytes;
 }
 void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t last, void* to) {
-  if (m.packing == Packing::kConvFilters && m.dtype == DType::kBF16)
+  if (m.packing == Packing::kConvFilters && IsHalf(m.dtype))
     return PackFilters(static_cast<const uint16_t*>(from), FiltersOf(m), first, last, static_cast<uint16_t*>(to));
   if (m.packing == Packing::kConvFilters)
     return PackFilters(static_cast<const float*>(from), FiltersOf(m), first, last, static_cast<float*>(to));
@@ -270,7 +270,7 @@ void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t 
   PackPanels({from, m.dtype, m.row, m.column}, m.k, m.n, first, last, to, m.packing);
 }
 void UnpackPanels(const void* panels, const WeightMatrix& m, void* to) {
-  if (m.packing == Packing::kConvFilters && m.dtype == DType::kBF16)
+  if (m.packing == Packing::kConvFilters && IsHalf(m.dtype))
     return UnpackFilters(static_cast<const uint16_t*>(panels), FiltersOf(m), static_cast<uint16_t*>(to));
   if (m.packing == Packing::kConvFilters)
     return UnpackFilters(static_cast<const float*>(panels), FiltersOf(m), static_cast<float*>(to));

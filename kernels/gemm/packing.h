@@ -10,7 +10,7 @@
 //                     its lower half and row 8i + 4 + b in its upper one, both larger by 8
 //   kUnsignedNibbles  integers in 0..15: the same, not larger
 //
-//   kFilters          f32: those of a convolution whose images have channels last (conv/filters.h)
+//   kFilters          f32, bf16, f16: those of a convolution whose images have channels last (conv/filters.h)
 //   kTaps             f32: those of a transposed convolution (conv/filters.h)
 //
 // Rows behind k are zeros as they are stored.

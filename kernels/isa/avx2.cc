@@ -4,7 +4,6 @@
 #define SLIPWAY_ISA_TABLE kIsaAvx2
 #define SLIPWAY_INT8_GEMM_TABLE kInt8GemmAvx2
 #define SLIPWAY_INT8_CONV_TABLE kInt8ConvAvx2
-#define SLIPWAY_BF16_CONV_TABLE kBf16ConvAvx2
 #define SLIPWAY_ISA_BYTES 32
 #define SLIPWAY_ISA_ROWS 6
 #include "kernels/isa/isa.inc.h"

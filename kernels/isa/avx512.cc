@@ -4,7 +4,6 @@
 #define SLIPWAY_ISA_TABLE kIsaAvx512
 #define SLIPWAY_INT8_GEMM_TABLE kInt8GemmAvx512
 #define SLIPWAY_INT8_CONV_TABLE kInt8ConvAvx512
-#define SLIPWAY_BF16_CONV_TABLE kBf16ConvAvx512
 #define SLIPWAY_ISA_BYTES 64
 #define SLIPWAY_ISA_ROWS 12
 #include "kernels/isa/isa.inc.h"

@@ -113,7 +113,8 @@ void Gemm(const GemmParams& g, float* workspace) {
 }  // namespace
 
 extern const Bf16ConvMicrokernels kBf16ConvAvx512Bf16;
-const Bf16ConvMicrokernels kBf16ConvAvx512Bf16 = SLIPWAY_BF16_CONV_MICROKERNELS;
+const Bf16ConvMicrokernels kBf16ConvAvx512Bf16 = {
+    SLIPWAY_ISA_NAME, Bf16Igemm, kBf16DwBlock, kBf16DwPixels, Bf16DwArranged, ArrangeBf16Depthwise, Bf16Dwconv};
 
 extern const Bf16GemmMicrokernels kBf16GemmAvx512;
 const Bf16GemmMicrokernels kBf16GemmAvx512 = {"avx512bf16", Supports, Workspace, Gemm, true};

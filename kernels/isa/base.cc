@@ -5,7 +5,6 @@
 #define SLIPWAY_ISA_TABLE kIsaBase
 #define SLIPWAY_INT8_GEMM_TABLE kInt8GemmBase
 #define SLIPWAY_INT8_CONV_TABLE kInt8ConvBase
-#define SLIPWAY_BF16_CONV_TABLE kBf16ConvBase
 #define SLIPWAY_ISA_BYTES 16
 #define SLIPWAY_ISA_ROWS 6
 #include "kernels/isa/isa.inc.h"

@@ -1,6 +1,6 @@
-// Convolution micro-kernels of an instruction set over images of bf16 with channels last: indirect GEMM and depthwise,
-// with sums and what follows them in f32, rounded once to bf16. bf16_conv.inc.h is their source. As with int8_conv.h,
-// some sets differ from one of isa.h in these only: those that have instructions for sums of two products.
+// Convolution micro-kernels over images of bf16 with channels last: indirect GEMM and depthwise, with sums and what
+// follows them in f32, rounded once to bf16. Instruction sets that have sums of two products have them; bf16_conv.inc.h
+// is their source. Elsewhere such images are widened for the loops of f32 (conv/conv_half.h).
 #ifndef SLIPWAY_KERNELS_ISA_BF16_CONV_H_
 #define SLIPWAY_KERNELS_ISA_BF16_CONV_H_
 
@@ -10,14 +10,15 @@
 
 namespace slipway::kernels {
 
-// What follows the sums: an epilogue whose tensors are of bf16, which are here and not in `sums`.
-struct Bf16Epilogue {
+// What follows the sums: an epilogue whose tensors are of bf16 (conv/conv_half.h: or of f16), which are here and not in
+// `sums`.
+struct HalfEpilogue {
   Epilogue sums;
   const uint16_t *residual = nullptr, *post_residual = nullptr;
 
   // For columns from `column` on, which are channels from `channel` on and begin `element` elements into the result.
-  Bf16Epilogue At(int64_t channel, int64_t element) const {
-    Bf16Epilogue e{sums.At(channel, element), residual, post_residual};
+  HalfEpilogue At(int64_t channel, int64_t element) const {
+    HalfEpilogue e{sums.At(channel, element), residual, post_residual};
     if (residual != nullptr) e.residual += element;
     if (post_residual != nullptr) e.post_residual += element;
     return e;
@@ -39,10 +40,9 @@ struct Bf16IgemmParams {
   int64_t segment_count = 0;
   const uint16_t* w = nullptr;
   int64_t w_panel_stride = 0, w_segment_stride = 0;
-  float* widened = nullptr;  // room for widened_columns · segment_count · k; null: weights are widened for each tile
   void* out = nullptr;
   int64_t out_row_stride = 0, out_stride = 0;
-  Bf16Epilogue after;
+  HalfEpilogue after;
 };
 
 // A row of depthwise outputs, as Int8DwconvParams; outside of the image are zeros. Weights as `arrange_depthwise` has
@@ -56,13 +56,12 @@ struct Bf16DwconvParams {
   int64_t channels = 0, n = 0;
   void* out = nullptr;
   int64_t out_pixel_stride = 0;  // elements
-  Bf16Epilogue after;
+  HalfEpilogue after;
 };
 
 struct Bf16ConvMicrokernels {
   const char* name;
   void (*igemm)(const Bf16IgemmParams& p);
-  int64_t widened_columns;  // whose weights `igemm` widens at once; 0 where it does not
   // Arranges the weights of a depthwise convolution, [panel][kernel row][kernel column][kPanel], in blocks of
   // `depthwise_block` channels; `arranged` is how many elements that takes.
   int64_t depthwise_block, depthwise_pixels;  // of a tile
@@ -71,8 +70,8 @@ struct Bf16ConvMicrokernels {
   void (*dwconv)(const Bf16DwconvParams& p);
 };
 
-// The best of this processor, capped as BestIsa().
-const Bf16ConvMicrokernels& BestBf16Conv();
+// The best of this processor, capped as BestIsa(); null where it has none.
+const Bf16ConvMicrokernels* BestBf16Conv();
 
 }  // namespace slipway::kernels
 

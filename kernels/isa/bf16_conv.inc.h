@@ -1,22 +1,11 @@
-// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. isa.inc.h and avx512bf16.cc each include this file
-// once, after simd.inc.h, elements.inc.h, math.inc.h and epilogue.inc.h, inside their unnamed namespace.
+// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. avx512bf16.cc includes this file once, after
+// simd.inc.h, elements.inc.h, math.inc.h and epilogue.inc.h, inside its unnamed namespace.
 //
-// A word holds two neighbours of K. With instructions for sums of two products (vdpbf16ps) a step multiplies words:
-// one of the image, which it broadcasts, with one of each column of weights. Elsewhere both halves of a word are
-// widened to f32 by a shift and a mask, and weights of many rows are widened once, for all of them.
-// Tile: mr × nr = kBf16Mr × two vectors of f32 accumulators.
+// A word holds two neighbours of K. A step adds the products of words (vdpbf16ps): one of the image, which it
+// broadcasts, with one of each column of weights. Tile: mr × nr = kBf16Mr × two vectors of f32 accumulators.
 
-#ifdef __AVX512BF16__
-constexpr bool kHasBf16Dot = true;
-#else
-constexpr bool kHasBf16Dot = false;
-#endif
-constexpr int kBf16Mr = SLIPWAY_ISA_BYTES == 64 ? (kHasBf16Dot ? 14 : 12) : 6;
+constexpr int kBf16Mr = 14;
 
-SLIPWAY_INLINE Vec LowHalf(WordVec w) { return reinterpret_cast<Vec>(w << 16); }
-SLIPWAY_INLINE Vec HighHalf(WordVec w) { return reinterpret_cast<Vec>(w & 0xffff0000u); }
-
-#ifdef __AVX512BF16__
 SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
 #if defined(__clang__) && __clang_major__ < 17
   asm("" : "+v"(x));  // Clang 16 does not end where it folds the conversion of a broadcast
@@ -24,11 +13,6 @@ SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
   return reinterpret_cast<Vec>(
       _mm512_dpbf16_ps(reinterpret_cast<__m512>(acc), reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w)));
 }
-#else
-SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
-  return Fma(HighHalf(x), HighHalf(w), Fma(LowHalf(x), LowHalf(w), acc));
-}
-#endif
 
 SLIPWAY_INLINE WordVec BroadcastPair(const uint8_t* p) {
   uint32_t word;
@@ -39,7 +23,7 @@ SLIPWAY_INLINE WordVec BroadcastPair(const uint8_t* p) {
 // What follows the sums of rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r · V + v],
 // rows are `row` elements apart and begin with element `at` of the result.
 struct Bf16Store {
-  const Bf16Epilogue& e;
+  const HalfEpilogue& e;
   uint16_t* out;
 
   // R rows: tiles do what is most common; all else is one function for all of them.
@@ -111,36 +95,17 @@ struct Bf16Store {
 
 // ---- Indirect GEMM.
 
-constexpr int64_t kBf16WidenedMinPixels = 2 * kBf16Mr;  // that are worth it
-
 SLIPWAY_INLINE WordVec PairsAt(const uint16_t* w, int v, int64_t panel) {
   return LoadWords(w + v * kLanes / kPanel * panel + v * kLanes % kPanel * 2);
 }
 
-// The weights of V vectors of columns from j on, both halves of each word, in the order in which tiles take them.
-template <int V>
-void WidenPairs(const Bf16IgemmParams& g, int64_t j) {
-  const uint16_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 2;
-  float* to = g.widened;
-  for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride)
-    for (int64_t p = 0; p < g.k; p += 2) {
-      WordVec pairs[V];
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) pairs[v] = PairsAt(w + p * kPanel, v, g.w_panel_stride);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        Store(to + v * kLanes, LowHalf(pairs[v])), Store(to + (V + v) * kLanes, HighHalf(pairs[v]));
-      to += 2 * V * kLanes;
-    }
-}
-
 // Few pixels over many columns: the weights come from memory once, so that many of their vectors are under way, and
 // they are prefetched so many elements ahead.
-constexpr int kBf16FewRows = 2, kBf16FewVectors = SLIPWAY_ISA_BYTES == 64 ? 8 : 4;
+constexpr int kBf16FewRows = 2, kBf16FewVectors = 8;
 constexpr int64_t kBf16Prefetch = 1024;
 
 // R pixels of row y from i on × V vectors of columns from j on.
-template <int R, int V, bool kWidened>
+template <int R, int V>
 __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t y, int64_t i, int64_t j) {
   Vec sum[R * V];
 #pragma GCC unroll 32
@@ -149,7 +114,6 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t y
   int64_t stride = g.x_stride;
   const uint8_t* const x = g.x + y * g.x_row_stride + i * stride;
   const uint16_t* w = g.w + j / kPanel * g.w_panel_stride + j % kPanel * 2;
-  const float* widened = g.widened;
   const int64_t panel = g.w_panel_stride;
   for (int64_t segment = 0; segment < g.segment_count; ++segment, w += g.w_segment_stride) {
     const uint8_t* a[kRowPointers];
@@ -158,35 +122,17 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t y
     const uint16_t* b = w;
 #pragma GCC unroll 1
     for (int64_t p = 0; p < g.k; p += 2, b += 2 * kPanel) {
-      if constexpr (kWidened) {
-        // One half after the other, so that registers suffice.
-        const auto half = [&](auto widen) __attribute__((always_inline)) {
-          Vec weights[V];
-#pragma GCC unroll 4
-          for (int v = 0; v < V; ++v, widened += kLanes) weights[v] = Load(widened);
-#pragma GCC unroll 32
-          for (int r = 0; r < R; ++r) {
-            const Vec one = widen(BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p));
-#pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sum[r * V + v] = Fma(one, weights[v], sum[r * V + v]);
-          }
-        };
-        half([](WordVec pair) __attribute__((always_inline)) { return LowHalf(pair); });
-        asm("" : "+r"(stride));  // loaded again
-        half([](WordVec pair) __attribute__((always_inline)) { return HighHalf(pair); });
-      } else {
-        WordVec weights[V];
+      WordVec weights[V];
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) {
-          weights[v] = PairsAt(b, v, panel);
-          if (V == kBf16FewVectors) PrefetchOnce(b + v * kLanes / kPanel * panel + kBf16Prefetch);
-        }
+      for (int v = 0; v < V; ++v) {
+        weights[v] = PairsAt(b, v, panel);
+        if (V == kBf16FewVectors) PrefetchOnce(b + v * kLanes / kPanel * panel + kBf16Prefetch);
+      }
 #pragma GCC unroll 32
-        for (int r = 0; r < R; ++r) {
-          const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
+      for (int r = 0; r < R; ++r) {
+        const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
 #pragma GCC unroll 8
-          for (int v = 0; v < V; ++v) sum[r * V + v] = AddPairProducts(sum[r * V + v], one, weights[v]);
-        }
+        for (int v = 0; v < V; ++v) sum[r * V + v] = AddPairProducts(sum[r * V + v], one, weights[v]);
       }
       asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
     }
@@ -196,18 +142,17 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t y
 }
 
 // `count` pixels, at most R.
-template <int V, bool kWidened, int R>
+template <int V, int R>
 SLIPWAY_INLINE void Bf16IgemmPixels(const Bf16IgemmParams& g, int64_t count, int64_t y, int64_t i, int64_t j) {
-  if (count == R) return Bf16IgemmTile<R, V, kWidened>(g, y, i, j);
-  if constexpr (R > 1) Bf16IgemmPixels<V, kWidened, R - 1>(g, count, y, i, j);
+  if (count == R) return Bf16IgemmTile<R, V>(g, y, i, j);
+  if constexpr (R > 1) Bf16IgemmPixels<V, R - 1>(g, count, y, i, j);
 }
-template <int V, bool kWidened>
+template <int V>
 SLIPWAY_INLINE void Bf16IgemmColumns(const Bf16IgemmParams& g, int64_t j) {
-  if (kWidened) WidenPairs<V>(g, j);
   for (int64_t y = 0; y < g.rows; ++y)
     for (int64_t i = 0; i < g.m;) {
       const int64_t count = PixelsOfTile(g.m - i, kBf16Mr);
-      Bf16IgemmPixels<V, kWidened, kBf16Mr>(g, count, y, i, j);
+      Bf16IgemmPixels<V, kBf16Mr>(g, count, y, i, j);
       i += count;
     }
 }
@@ -215,21 +160,18 @@ void Bf16Igemm(const Bf16IgemmParams& g) {
   int64_t j = 0;
   if (g.rows == 1 && g.m <= kBf16FewRows)
     for (; g.n - j > (kBf16FewVectors - 1) * kLanes; j += kBf16FewVectors * kLanes)
-      Bf16IgemmPixels<kBf16FewVectors, false, kBf16FewRows>(g, g.m, 0, 0, j);
-  if (!kHasBf16Dot && g.widened != nullptr && g.rows * g.m >= kBf16WidenedMinPixels)
-    for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2, true>(g, j);
-  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2, false>(g, j);
-  if (j < g.n) Bf16IgemmColumns<1, false>(g, j);
+      Bf16IgemmPixels<kBf16FewVectors, kBf16FewRows>(g, g.m, 0, 0, j);
+  for (; g.n - j > kLanes; j += 2 * kLanes) Bf16IgemmColumns<2>(g, j);
+  if (j < g.n) Bf16IgemmColumns<1>(g, j);
 }
 
-// ---- Depthwise. A block is two vectors of channels. With instructions for sums of two products, words are an element
-// of each of two kernel rows: interleaving within lanes of 128 bits leaves vector v of a block with channels 8 · lane +
-// 4 · v + {0, 1, 2, 3}, which is how the weights are arranged and what storing undoes. Elsewhere elements are widened,
-// and weights are in f32. Tile: pixels × two vectors.
+// ---- Depthwise. A block is two vectors of channels; words are an element of each of two kernel rows: interleaving
+// within lanes of 128 bits leaves vector v of a block with channels 8 · lane + 4 · v + {0, 1, 2, 3}, which is how the
+// weights are arranged and what storing undoes. Tile: pixels × two vectors.
 
-constexpr int64_t kBf16DwBlock = 2 * kLanes;      // channels
-constexpr int kBf16DwRows = kHasBf16Dot ? 2 : 1;  // kernel rows of a step
-constexpr int kBf16DwPixels = SLIPWAY_ISA_BYTES == 64 ? 8 : 4;
+constexpr int64_t kBf16DwBlock = 2 * kLanes;  // channels
+constexpr int kBf16DwRows = 2;                // kernel rows of a step
+constexpr int kBf16DwPixels = 8;
 constexpr int64_t kBf16DwMaxRows = 8;  // of the kernels of unrolled tiles
 
 SLIPWAY_INLINE int64_t Bf16DwSteps(int64_t height) { return (height + kBf16DwRows - 1) / kBf16DwRows; }
@@ -237,9 +179,7 @@ int64_t Bf16DwArranged(int64_t channels, int64_t height, int64_t width) {
   return (channels + kBf16DwBlock - 1) / kBf16DwBlock * kBf16DwBlock * Bf16DwSteps(height) * width * 2;
 }
 // Where lane l of vector v of a block has its channel.
-SLIPWAY_INLINE int64_t Bf16DwChannel(int64_t v, int64_t l) {
-  return kHasBf16Dot ? l / 4 * 8 + v * 4 + l % 4 : v * kLanes + l;
-}
+SLIPWAY_INLINE int64_t Bf16DwChannel(int64_t v, int64_t l) { return l / 4 * 8 + v * 4 + l % 4; }
 
 // To [block][step][kernel column][vector][lane] words.
 void ArrangeBf16Depthwise(const uint16_t* panels, int64_t channels, int64_t height, int64_t width, uint16_t* to) {
@@ -253,8 +193,7 @@ void ArrangeBf16Depthwise(const uint16_t* panels, int64_t channels, int64_t heig
         for (int64_t v = 0; v < 2; ++v)
           for (int64_t l = 0; l < kLanes; ++l, to += 2) {
             const int64_t channel = c + Bf16DwChannel(v, l);
-            const uint32_t word = kHasBf16Dot ? weight(channel, 2 * step, z) | weight(channel, 2 * step + 1, z) << 16
-                                              : weight(channel, step, z) << 16;
+            const uint32_t word = weight(channel, 2 * step, z) | weight(channel, 2 * step + 1, z) << 16;
             __builtin_memcpy(to, &word, 4);
           }
 }
@@ -276,7 +215,6 @@ SLIPWAY_INLINE BlockVec LoadBlock16(const uint8_t* p, int64_t n) {
 
 // What a step multiplies, of two vectors of channels.
 struct Bf16DwWords {
-#ifdef __AVX512BF16__
   WordVec of[2];
   SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec b) {
     of[0] =
@@ -285,27 +223,12 @@ struct Bf16DwWords {
         reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
   }
   SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const { return AddPairProducts(acc, of[v], LoadWords(w)); }
-#else
-  Vec of[2];
-  SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec) {
-    uint16_t held[2 * kLanes];
-    __builtin_memcpy(held, &a, sizeof held);
-    of[0] = LoadAs(reinterpret_cast<const BF16Bits*>(held)),
-    of[1] = LoadAs(reinterpret_cast<const BF16Bits*>(held + kLanes));
-  }
-  SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const {
-    return Fma(of[v], reinterpret_cast<Vec>(LoadWords(w)), acc);
-  }
-#endif
 };
 // In the order of channels.
 SLIPWAY_INLINE void ChannelsInOrder(Vec* v) {
-#ifdef __AVX512BF16__
   const Vec a = v[0], b = v[1];
   v[0] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   v[1] = __builtin_shufflevector(a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
-#endif
-  (void)v;
 }
 
 // Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.
@@ -325,7 +248,7 @@ __attribute__((noinline)) void Bf16DwconvTile(const Bf16DwconvParams& g, const u
 #pragma GCC unroll 40
     for (int i = 0; i < (P - 1) * S + W; ++i, offset += pixel) {
       const BlockVec first = LoadBlock16(rows[0] + offset);
-      const Bf16DwWords x(first, kBf16DwRows == 1 ? first : LoadBlock16(rows[1] + offset) & present);
+      const Bf16DwWords x(first, LoadBlock16(rows[1] + offset) & present);
 #pragma GCC unroll 8
       for (int z = 0; z < W; ++z)
         if (i >= z && (i - z) % S == 0 && (i - z) / S < P)
@@ -416,8 +339,3 @@ void Bf16Dwconv(const Bf16DwconvParams& g) {
   }
   Bf16DwconvAny(g);
 }
-
-// The table, for the file that includes this one.
-#define SLIPWAY_BF16_CONV_MICROKERNELS                                           \
-  {SLIPWAY_ISA_NAME, Bf16Igemm,      kHasBf16Dot ? 0 : 2 * kLanes, kBf16DwBlock, \
-   kBf16DwPixels,    Bf16DwArranged, ArrangeBf16Depthwise,         Bf16Dwconv}

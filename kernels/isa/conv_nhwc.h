@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/isa/epilogue.h"
+#include "kernels/tensor.h"
 
 namespace slipway::kernels {
 
@@ -91,14 +92,14 @@ struct WinogradNhwcFilterParams {
   int64_t u_stride = 0;
 };
 
-// out[j] = the maximum (NaN where one is NaN), or the sum times `scale`, over `count` rows of n elements, of f32 or
-// bf16.
+// out[j] = the maximum (NaN where one is NaN), or the sum times `scale`, over `count` rows of n elements, of f32,
+// bf16 or f16.
 struct PoolNhwcParams {
   const void* const* rows = nullptr;
   int64_t count = 0, n = 0;
   void* out = nullptr;
   float scale = 1;
-  bool bf16 = false;
+  DType dtype = DType::kF32;
 };
 
 struct ConvNhwcMicrokernels {

@@ -85,6 +85,35 @@ SLIPWAY_INLINE Vec LoadPartial(const BF16Bits* p, int64_t n) {
   return LoadAs(held);
 #endif
 }
+SLIPWAY_INLINE Vec LoadPartial(const _Float16* p, int64_t n) {
+  if (n == kLanes) [[likely]]
+    return LoadAs(p);
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1), p)));
+#else
+  _Float16 held[kLanes] = {};
+  __builtin_memcpy(held, p, static_cast<unsigned>(2 * n));
+  return LoadAs(held);
+#endif
+}
+// As f16, rounded to even.
+SLIPWAY_INLINE void StorePartial(_Float16* p, Vec v, int64_t n) {
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
+  const __m256i halves = _mm512_cvtps_ph(reinterpret_cast<__m512>(v), 0);
+  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1), halves);
+#else
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 32
+  const __m128i halves = _mm256_cvtps_ph(reinterpret_cast<__m256>(v), 0);
+#else
+  _Float16 halves[kLanes];
+  for (int i = 0; i < kLanes; ++i) halves[i] = static_cast<_Float16>(v[i]);
+#endif
+  if (n == kLanes) [[likely]]
+    __builtin_memcpy(p, &halves, 2 * kLanes);
+  else
+    __builtin_memcpy(p, &halves, static_cast<unsigned>(2 * n));
+#endif
+}
 // As bf16, rounded to even. A NaN keeps the bits that bf16 has room for, as those of numbers that were bf16 and those
 // that processors give.
 SLIPWAY_INLINE void StorePartial(BF16Bits* p, Vec v, int64_t n) {

@@ -94,8 +94,14 @@ typedef uint32_t UintVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
 SLIPWAY_INLINE UintVec RoundToBf16(Vec v) {
   const UintVec u = reinterpret_cast<UintVec>(v);
   const UintVec rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+#if SLIPWAY_ISA_BYTES == 64
+  const __m512 x = reinterpret_cast<__m512>(v);
+  return reinterpret_cast<UintVec>(_mm512_mask_mov_epi32(
+      reinterpret_cast<__m512i>(rounded), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0)));
+#else
   const UintVec number = reinterpret_cast<UintVec>(v == v);
   return (rounded & number) | (0x7fc0 & ~number);
+#endif
 }
 void F32ToBytes(const float* x, uint8_t* out, int64_t n) {
   typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
@@ -140,6 +146,13 @@ void ConvertFromF32(const float* x, void* out, DType dtype, int64_t n) {
   int64_t i = 0;
   if (dtype == DType::kBF16) {
     uint16_t* to = static_cast<uint16_t*>(out);
+#if SLIPWAY_ISA_BYTES == 32
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {  // of one vector, conversion takes several times as long
+      const __m256i both = _mm256_packus_epi32(reinterpret_cast<__m256i>(RoundToBf16(Load(x + i))),
+                                               reinterpret_cast<__m256i>(RoundToBf16(Load(x + i + kLanes))));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_permute4x64_epi64(both, 0xd8));
+    }
+#endif
     for (; i + kLanes <= n; i += kLanes)
       *reinterpret_cast<HalfBitsAt*>(to + i) = __builtin_convertvector(RoundToBf16(Load(x + i)), HalfBitsAt);
     for (; i < n; ++i) {

@@ -23,18 +23,16 @@ namespace slipway::kernels {
 extern const Isa kIsaNeon;
 extern const Int8GemmMicrokernels kInt8GemmNeon;
 extern const Int8ConvMicrokernels kInt8ConvNeon;
-extern const Bf16ConvMicrokernels kBf16ConvNeon;
 #else
 extern const Isa kIsaBase;
 extern const Int8GemmMicrokernels kInt8GemmBase;
 extern const Int8ConvMicrokernels kInt8ConvBase;
-extern const Bf16ConvMicrokernels kBf16ConvBase;
 #endif
 #if defined(__x86_64__)
 extern const Isa kIsaAvx2, kIsaAvx512;
 extern const Int8GemmMicrokernels kInt8GemmAvx2, kInt8GemmAvxVnni, kInt8GemmAvx512, kInt8GemmAvx512Vnni, kInt8GemmAmx;
 extern const Int8ConvMicrokernels kInt8ConvAvx2, kInt8ConvAvxVnni, kInt8ConvAvx512, kInt8ConvAvx512Vnni;
-extern const Bf16ConvMicrokernels kBf16ConvAvx2, kBf16ConvAvx512, kBf16ConvAvx512Bf16;
+extern const Bf16ConvMicrokernels kBf16ConvAvx512Bf16;
 extern const Bf16GemmMicrokernels kBf16GemmAvx512, kBf16GemmAmx;
 #endif
 
@@ -70,27 +68,27 @@ struct Row {
   const Isa* isa;
   const Int8GemmMicrokernels* int8_gemm;
   const Int8ConvMicrokernels* int8_conv;
-  const Bf16ConvMicrokernels* bf16_conv;
+  const Bf16ConvMicrokernels* bf16_conv;  // or null
   const Bf16GemmMicrokernels* bf16_gemm;  // or null
   bool (*present)();
 };
 constexpr Row kRows[] = {
 #if defined(__aarch64__)
-    {"neon", &kIsaNeon, &kInt8GemmNeon, &kInt8ConvNeon, &kBf16ConvNeon, nullptr, [] { return true; }},
+    {"neon", &kIsaNeon, &kInt8GemmNeon, &kInt8ConvNeon, nullptr, nullptr, [] { return true; }},
 #else
-    {"v2", &kIsaBase, &kInt8GemmBase, &kInt8ConvBase, &kBf16ConvBase, nullptr, [] { return true; }},
+    {"v2", &kIsaBase, &kInt8GemmBase, &kInt8ConvBase, nullptr, nullptr, [] { return true; }},
 #endif
 #if defined(__x86_64__)
-    {"avx2", &kIsaAvx2, &kInt8GemmAvx2, &kInt8ConvAvx2, &kBf16ConvAvx2, nullptr,
+    {"avx2", &kIsaAvx2, &kInt8GemmAvx2, &kInt8ConvAvx2, nullptr, nullptr,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c(); }},
-    {"avxvnni", &kIsaAvx2, &kInt8GemmAvxVnni, &kInt8ConvAvxVnni, &kBf16ConvAvx2, nullptr, HasAvxVnni},
-    {"avx512", &kIsaAvx512, &kInt8GemmAvx512, &kInt8ConvAvx512, &kBf16ConvAvx512, nullptr,
+    {"avxvnni", &kIsaAvx2, &kInt8GemmAvxVnni, &kInt8ConvAvxVnni, nullptr, nullptr, HasAvxVnni},
+    {"avx512", &kIsaAvx512, &kInt8GemmAvx512, &kInt8ConvAvx512, nullptr, nullptr,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("fma") && HasF16c();
      }},
-    {"avx512vnni", &kIsaAvx512, &kInt8GemmAvx512Vnni, &kInt8ConvAvx512Vnni, &kBf16ConvAvx512, nullptr,
+    {"avx512vnni", &kIsaAvx512, &kInt8GemmAvx512Vnni, &kInt8ConvAvx512Vnni, nullptr, nullptr,
      [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
     {"avx512bf16", &kIsaAvx512, &kInt8GemmAvx512Vnni, &kInt8ConvAvx512Vnni, &kBf16ConvAvx512Bf16, &kBf16GemmAvx512,
      [] { return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16"); }},
@@ -130,7 +128,7 @@ bool IsaPresent(int i) { return kRows[i].present(); }
 const char* BestIsaName() { return Best().name; }
 const Int8GemmMicrokernels& BestInt8Gemm() { return *Best().int8_gemm; }
 const Int8ConvMicrokernels& BestInt8Conv() { return *Best().int8_conv; }
-const Bf16ConvMicrokernels& BestBf16Conv() { return *Best().bf16_conv; }
+const Bf16ConvMicrokernels* BestBf16Conv() { return Best().bf16_conv; }
 const Bf16GemmMicrokernels* BestBf16Gemm() { return Best().bf16_gemm; }
 
 const char* IsaCap() {

@@ -1,9 +1,9 @@
 // All micro-kernels of one instruction set: base.cc, avx2.cc, avx512.cc and neon.cc each include this file once, with
-// SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_INT8_GEMM_TABLE, SLIPWAY_INT8_CONV_TABLE, SLIPWAY_BF16_CONV_TABLE,
-// SLIPWAY_ISA_BYTES (of a vector) and SLIPWAY_ISA_ROWS (mr of GEMM tiles: with two vectors each, what the registers
-// hold). Written with the vector extensions of GCC and Clang; intrinsics only where these have no form of an
-// instruction. Everything is in an unnamed namespace and calls no function outside it, so that code compiled for a
-// newer processor is never linked into the path of an older one.
+// SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_INT8_GEMM_TABLE, SLIPWAY_INT8_CONV_TABLE, SLIPWAY_ISA_BYTES (of a
+// vector) and SLIPWAY_ISA_ROWS (mr of GEMM tiles: with two vectors each, what the registers hold). Written with the
+// vector extensions of GCC and Clang; intrinsics only where these have no form of an instruction. Everything is in an
+// unnamed namespace and calls no function outside it, so that code compiled for a newer processor is never linked into
+// the path of an older one.
 #include <cstdint>
 #include <utility>
 
@@ -14,7 +14,6 @@
 #endif
 
 #include "kernels/interleaved_order.h"
-#include "kernels/isa/bf16_conv.h"
 #include "kernels/isa/int8_conv.h"
 #include "kernels/isa/int8_gemm.h"
 #include "kernels/isa/isa.h"
@@ -44,7 +43,6 @@ namespace {
 #include "kernels/isa/int8_conv.inc.h"
 #include "kernels/isa/int8_pairs.inc.h"
 #include "kernels/isa/int8_dwconv.inc.h"
-#include "kernels/isa/bf16_conv.inc.h"
 #include "kernels/isa/dequant_gemm.inc.h"
 // clang-format on
 
@@ -60,9 +58,6 @@ extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
 const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {
     SLIPWAY_ISA_NAME, Int8Igemm,        WidenedElements,         kDwBlock,  kDwPixels,
     kDwWeightBytes,   ArrangeDepthwise, ArrangeDepthwiseColumns, Int8Dwconv};
-
-extern const Bf16ConvMicrokernels SLIPWAY_BF16_CONV_TABLE;
-const Bf16ConvMicrokernels SLIPWAY_BF16_CONV_TABLE = SLIPWAY_BF16_CONV_MICROKERNELS;
 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {

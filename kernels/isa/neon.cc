@@ -5,7 +5,6 @@
 #define SLIPWAY_ISA_TABLE kIsaNeon
 #define SLIPWAY_INT8_GEMM_TABLE kInt8GemmNeon
 #define SLIPWAY_INT8_CONV_TABLE kInt8ConvNeon
-#define SLIPWAY_BF16_CONV_TABLE kBf16ConvNeon
 #define SLIPWAY_ISA_BYTES 16
 #define SLIPWAY_ISA_ROWS 12
 #include "kernels/isa/isa.inc.h"

@@ -31,5 +31,9 @@ SLIPWAY_INLINE void PoolRows(const PoolNhwcParams& g) {
 }
 template <bool kMax>
 void PoolNhwc(const PoolNhwcParams& g) {
-  g.bf16 ? PoolRows<kMax, BF16Bits>(g) : PoolRows<kMax, float>(g);
+  switch (g.dtype) {
+    case DType::kBF16: return PoolRows<kMax, BF16Bits>(g);
+    case DType::kF16: return PoolRows<kMax, _Float16>(g);
+    default: return PoolRows<kMax, float>(g);
+  }
 }

@@ -158,10 +158,10 @@ bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const 
   return true;
 }
 
-// Across, for sums of not too many rows of bf16: in f32, of several vectors of results at once.
+// Across, for sums of not too many rows of bf16 or f16: in f32, of several vectors of results at once.
 template <typename A>
-bool AcrossBf16(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n, const A& fresh) {
-  constexpr int64_t kMaxRows = 4096;  // whose error in f32 is far below that of rounding to bf16
+bool AcrossHalves(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n, const A& fresh) {
+  constexpr int64_t kMaxRows = 4096;  // whose error in f32 is below that of rounding to f16
   const Tensor* const tensors[] = {&gone};
   int64_t sizes[kMaxRank], steps[1][kMaxRank];
   if (JoinDims(tensors, sizes, steps) != 1 || sizes[0] > kMaxRows) return false;
@@ -174,10 +174,10 @@ bool AcrossBf16(const Call& c, const Tensor& gone, const Tensor& from, const Ten
     int64_t block = first % blocks;
     for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {
       const int64_t column = block * kColumns;
-      for (int64_t i = 0; i < rows; ++i) at_row[i] = at[1] + i * steps[0][0] + column * ByteSize(DType::kBF16);
+      for (int64_t i = 0; i < rows; ++i) at_row[i] = at[1] + i * steps[0][0] + column * int64_t{sizeof(uint16_t)};
       PoolNhwcParams p;
-      p.rows = at_row, p.count = rows, p.n = std::min(kColumns, n - column), p.bf16 = true, p.scale = scale;
-      p.out = at[0] + column * ByteSize(DType::kBF16);
+      p.rows = at_row, p.count = rows, p.n = std::min(kColumns, n - column), p.dtype = c.out[0].dtype, p.scale = scale;
+      p.out = at[0] + column * int64_t{sizeof(uint16_t)};
       BestIsa().conv_nhwc.sum_pool(p);
       if (++block == blocks) block = 0, at.Next();
     }
@@ -204,8 +204,8 @@ bool Across(const Call& c, int dims, const A& fresh) {
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
   if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); }) {
     if (plain && AcrossInParts(c, gone, from, to, n, out.strides[last], fresh)) return true;
-    if (in.dtype == DType::kBF16 && out.dtype == DType::kBF16 && out.strides[last] == 1 &&
-        AcrossBf16(c, gone, from, to, n, fresh))
+    if (IsHalf(in.dtype) && out.dtype == in.dtype && out.strides[last] == 1 &&
+        AcrossHalves(c, gone, from, to, n, fresh))
       return true;
   }
   ParallelFor(
