@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "exporters/onnx/lowerings/util.h"
+#include "exporters/onnx/types.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
