@@ -59,11 +59,11 @@ inline constexpr ElementType kElementTypes[] = {
      24, -1},
     {"i4", "", "", "", 4, ElementKind::kIntegral, true, 0, -1, 0, "kDLInt", 22, -1},
     {"u4", "", "", "", 4, ElementKind::kIntegral, false, 0, -1, 1, "kDLUInt", 21, -1},
-    {"i2", "", "", "", 2, ElementKind::kIntegral, true, 0, -1, 0, "kDLInt", 0, -1},
-    {"u2", "", "", "", 2, ElementKind::kIntegral, false, 0, -1, 1, "kDLUInt", 0, -1},
+    {"i2", "", "", "", 2, ElementKind::kIntegral, true, 0, -1, 0, "kDLInt", 26, -1},
+    {"u2", "", "", "", 2, ElementKind::kIntegral, false, 0, -1, 1, "kDLUInt", 25, -1},
     {"f4e2m1", "float4_e2m1fn_x2", "", "F4", 4, ElementKind::kFloating, true, 0, 45, 17, "kDLFloat4_e2m1fn", 23, -1},
-    {"f6e2m3", "", "", "F6_E2M3", 6, ElementKind::kFloating, true, 0, -1, 15, "kDLFloat6_e2m3fn", 0, -1},
-    {"f6e3m2", "", "", "F6_E3M2", 6, ElementKind::kFloating, true, 0, -1, 16, "kDLFloat6_e3m2fn", 0, -1},
+    {"f6e2m3", "", "", "F6_E2M3", 6, ElementKind::kFloating, true, 0, -1, 15, "kDLFloat6_e2m3fn", 27, -1},
+    {"f6e3m2", "", "", "F6_E3M2", 6, ElementKind::kFloating, true, 0, -1, 16, "kDLFloat6_e3m2fn", 28, -1},
 };
 
 // The row of which `member` is `value`, as a number of ir::DType; 0 where there is none.

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flag_table.h"
+#include "driver/convert/options.h"
 #include "quantizer/config.h"
 #include "quantizer/pt2e/recipe.h"
 
@@ -273,7 +274,8 @@ std::vector<std::string> ValueChoices(const CLI::Option& option) {
     for (std::string_view word : text::Split(value, '|'))
       if (!text::Contains(word, "=")) choices.emplace_back(word);
   if (name == "opset")
-    for (int opset = 18; opset <= 24; ++opset) choices.push_back(text::StrCat(opset));
+    for (int opset = driver::kOldestOpset; opset <= driver::kNewestOpset; ++opset)
+      choices.push_back(text::StrCat(opset));
   if (name == "quantize" || name == "config") {
     choices.emplace_back("auto");
     for (const quantizer::ShortNameRow& row : quantizer::ShortNames()) choices.emplace_back(row.name);

@@ -79,6 +79,19 @@ ir::NamedArg ArgOf(const onnx::AttributeProto& a) {
   return {text::StrCat("#", a.name()), Arg(a.SerializeAsString())};
 }
 
+// One number an element, which raw data has as four in three bytes, the first one lowest.
+std::string SixBits(const google::protobuf::RepeatedField<int32_t>& elements) {
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (int32_t x : elements) {
+    bits |= (static_cast<uint32_t>(x) & 63) << count;
+    for (count += 6; count >= 8; count -= 8, bits >>= 8) out.push_back(static_cast<char>(bits & 255));
+  }
+  if (count > 0) out.push_back(static_cast<char>(bits));
+  return out;
+}
+
 std::string DenseText(const onnx::TensorProto& t, DType dtype) {
   std::string out;
   const auto put = [&](auto x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
@@ -94,7 +107,8 @@ std::string DenseText(const onnx::TensorProto& t, DType dtype) {
     case DType::kInt16: case DType::kUInt16: case DType::kFloat16: case DType::kBFloat16:
       for (int32_t x : t.int32_data()) put(static_cast<uint16_t>(x));
       break;
-    default: for (int32_t x : t.int32_data()) put(static_cast<uint8_t>(x)); break;  // 8 bits, or pairs of 4
+    case DType::kFloat6E2M3: case DType::kFloat6E3M2: return SixBits(t.int32_data());
+    default: for (int32_t x : t.int32_data()) put(static_cast<uint8_t>(x)); break;  // 8 bits, or what a byte holds
       // clang-format on
   }
   return out;

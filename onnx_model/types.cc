@@ -24,6 +24,10 @@ std::string SchemaTypeName(DType t) {
     case DType::kFloat8E5M2FNUZ: name = "float8e5m2fnuz"; break;
     case DType::kInt4: name = "int4"; break;
     case DType::kUInt4: name = "uint4"; break;
+    case DType::kInt2: name = "int2"; break;
+    case DType::kUInt2: name = "uint2"; break;
+    case DType::kFloat6E2M3: name = "float6e2m3"; break;
+    case DType::kFloat6E3M2: name = "float6e3m2"; break;
     default: break;
   }
   return text::StrCat("tensor(", name, ")");

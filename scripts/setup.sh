@@ -26,11 +26,11 @@ if [[ "$(uname -m)" == x86_64 ]]; then  # for the runtime of libraries for 64-bi
   DEBIAN_PACKAGES+=(g++-aarch64-linux-gnu)
 fi
 TEST_PACKAGES=(valgrind chromium-headless-shell qemu-user clang-16 g++-mingw-w64-x86-64-posix)  # for tests/run.sh
-ONNX_VERSION=1.19.1
+ONNX_VERSION=1.23.2
 # A wheel holds the C++ sources, too; of a source distribution, pip builds the metadata first, for a quarter of a
 # minute. The same wheel on every machine: no binary of it is used.
-ONNX_WHEEL=(--only-binary :all: --implementation cp --python-version 3.12 --abi cp312 --platform manylinux_2_17_x86_64)
-ONNX_SHA256=485d3674d50d789e0ee72fa6f6e174ab81cb14c772d594f992141bd744729d8a
+ONNX_WHEEL=(--only-binary :all: --implementation cp --python-version 3.12 --abi abi3 --platform manylinux_2_28_x86_64)
+ONNX_SHA256=7abf381d278f31ac62487fddedc9dd42da842dce94d5d43536836ee3efdf4a2b
 ONNX_FLAGS="-fstack-protector-strong -D_FORTIFY_SOURCE=2"
 SIMDJSON_PACKAGE=pysimdjson  # whose source distribution holds simdjson 3.12.3
 SIMDJSON_VERSION=7.0.2

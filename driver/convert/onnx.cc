@@ -11,6 +11,8 @@ namespace {
 
 using exporters::OnnxOptions;
 
+static_assert(kOldestOpset == exporters::kMinOpset && kNewestOpset == exporters::kMaxOpset);
+
 absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return absl::UnimplementedError(

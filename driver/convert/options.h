@@ -17,6 +17,8 @@
 
 namespace slipway::driver {
 
+inline constexpr int kOldestOpset = 18, kNewestOpset = 28;  // of --opset
+
 struct ConvertOptions {
   std::vector<std::string> inputs;  // FILE or NAME=FILE
   std::string output;
@@ -199,7 +201,7 @@ inline constexpr ConvertFlag kTable[] = {
                             "names that the files of `--weights` lack keep the archive's values"),
     Flag<&O::key>("key", kEvery, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),
-    Flag<&O::opset>("opset", kOnnx, "N", "the opset to declare, exactly; 18 … 24"),
+    Flag<&O::opset>("opset", kOnnx, "N", "the opset to declare, exactly; 18 … 28"),
     Flag<&O::onnx_form>(
         "onnx-form", kOnnx, "exact|portable|ort",
         "how products with quantized weights are written: as the program computes them; in standard operators; in "

@@ -333,6 +333,12 @@ V Emitter::Cast(V x, DType to) {
   v.rank = x.rank;
   return v;
 }
+V Emitter::BitCast(V x, DType to) {  // not by Op(), which would put casts around it for types without a kernel
+  (void)FindSchema("BitCast", opset());
+  V v = Raw("BitCast", {x}, {{"to", int64_t{OnnxType(to)}}}, {to})[0];
+  v.rank = x.rank;
+  return v;
+}
 void Emitter::HasSizes(const V& v, const ir::Type& type) {
   if (!v || !type.is_tensor()) return;
   Ints sizes;

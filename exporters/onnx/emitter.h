@@ -112,9 +112,10 @@ class Emitter {
 
   // Shorthands. All keep dtype and work out the rank.
   V Cast(V x, DType to);
-  V Shape(V x);             // 1-D i64
-  V Dim(V x, int d);        // 1-D i64 of one element; d >= 0
-  V DimScalar(V x, int d);  // 0-d i64
+  V BitCast(V x, DType to);  // the same bits; from opset 26 on
+  V Shape(V x);              // 1-D i64
+  V Dim(V x, int d);         // 1-D i64 of one element; d >= 0
+  V DimScalar(V x, int d);   // 0-d i64
   V Reshape(V x, V shape, int rank, bool allow_zero = false);
   V Reshape(V x, Ints shape);   // -1 infers; 0 means 0
   V Transpose(V x, Ints perm);  // of a transposed one: of what that is made of

@@ -39,7 +39,11 @@ int IrVersionFor(int opset) {
     case 21:
     case 22: return 10;
     case 23: return 11;
-    default: return 12;
+    case 24: return 12;
+    case 25:
+    case 26:
+    case 27: return 13;
+    default: return 14;
   }
 }
 

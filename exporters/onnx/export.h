@@ -48,7 +48,7 @@ struct OnnxOptions {
   uint64_t max_output = kAnyOutput;  // bytes of weights
 };
 
-constexpr int kMinOpset = 18, kMaxOpset = 24;
+constexpr int kMinOpset = 18, kMaxOpset = 28;
 // The lowest ONNX IR version that may carry an opset (onnx/docs/Versioning.md).
 int IrVersionFor(int opset);
 

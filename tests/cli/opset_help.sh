@@ -19,7 +19,7 @@ identity f8e4m3fn 'aten.relu.default(self=%y)'
 expect 4 'SW2001.*f8e4m3fn at opset 18' slipway convert identity.sw -o m.onnx --opset 18
 grep -qx '  help: --opset 19 has all that is needed' stderr || fails "no help"
 expect 0 . slipway convert identity.sw -o m.onnx --opset 19
-for opset in 18 24; do
+for opset in 18 24 28; do
   identity f8e8m0fnu 'aten.relu.default(self=%y)'
   expect 4 'SW2001.*f8e8m0fnu' slipway convert identity.sw -o m.onnx --opset $opset
   grep -q '^  help: export a module around the model' stderr || fails "no help"

@@ -1,7 +1,7 @@
 # --version and --help go to stdout and need nothing else.
 source "$ROOT/tests/cli/lib.bash"
 expect 0 '' slipway --version
-grep -qE "^slipway $(cat "$ROOT/VERSION") \(ONNX opset 18 … 24, PT2 schema .*, torch [0-9.]+ operators\)$" stdout \
+grep -qE "^slipway $(cat "$ROOT/VERSION") \(ONNX opset 18 … 28, PT2 schema .*, torch [0-9.]+ operators\)$" stdout \
   || fails "$(cat stdout)"
 expect 0 '' slipway --help
 grep -q convert stdout && grep -q inspect stdout

@@ -21,7 +21,7 @@ namespace {
 
 using namespace slipway;  // NOLINT: a tool of one file
 
-constexpr int kFirstOpset = 18, kLastOpset = 24;
+constexpr int kFirstOpset = exporters::kMinOpset, kLastOpset = exporters::kMaxOpset;
 
 constexpr char kIntroduction[] =
     R"(# Operators

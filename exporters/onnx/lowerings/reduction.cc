@@ -343,6 +343,7 @@ void CumProd(LoweringContext& c) {
   V x = c.e.Cast(c.in("self"), c.compute_dtype());
   if (x.rank == 0) return c.Return(x);
   int d = c.dim("dim", x.rank);
+  if (c.e.opset() >= 26) return c.Return(c.e.Op("CumProd", {x, c.e.I64Scalar(d)}));
   c.Return(ScanAlong(c, {Start(c, x, d, c.e.Number(1, x.dtype))}, {x}, d, MayBeEmpty(c.tensor("self"), {d}),
                      [](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
                        state[0] = e.Mul(state[0], in[0]);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "exporters/onnx/lowerings/util.h"
+#include "exporters/onnx/types.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -391,6 +392,18 @@ void BroadcastTensors(LoweringContext& c) {
   c.Return(outs);
 }
 
+// A view as another type of as many bits: BitCast takes no other.
+bool IsOfSameSize(const ir::Node& n) {
+  const ir::Value *self = n.Get("self").value(), *y = n.output();
+  if (!self || !self->type().is_tensor() || !y || !y->type().is_tensor()) return false;
+  const auto has = [](DType t) { return OnnxType(t) != 0 && !ir::IsComplex(t) && ir::BitSize(t) % 8 == 0; };
+  return has(self->dtype()) && has(y->dtype()) && ir::BitSize(self->dtype()) == ir::BitSize(y->dtype());
+}
+void Reinterpret(LoweringContext& c) {
+  V x = c.raw(c.tensor("self"));
+  c.Return(x.dtype == c.out_dtype() ? x : c.e.BitCast(x, c.out_dtype()));
+}
+
 // clang-format off
 constexpr Row kRows[] = {
     {"aten.view.default", View}, {"aten.reshape.default", View}, {"aten._unsafe_view.default", View},
@@ -426,6 +439,8 @@ constexpr Row kRows[] = {
     {"aten.alias_copy.default", Alias}, {"aten.detach.default", Alias}, {"aten.lift_fresh_copy.default", Alias},
     {"aten.lift_fresh.default", Alias}, {"aten.lift.default", Alias}, {"aten.resolve_conj.default", Alias},
     {"aten.resolve_neg.default", Alias}, {"aten.cpu.default", Alias},
+    {"aten.view.dtype", Reinterpret, false, 26, IsOfSameSize},
+    {"aten.view_copy.dtype", Reinterpret, false, 26, IsOfSameSize},
 };
 // clang-format on
 

@@ -225,7 +225,7 @@ def quantize(
                             so, native-pt2
     allow_missing           names that the files of --weights lack keep the archive's values
     key                     the dict of a nested checkpoint that holds the tensors: model.state_dict; . is the outermost
-    opset                   the opset to declare, exactly; 18 … 24. For onnx
+    opset                   the opset to declare, exactly; 18 … 28. For onnx
     onnx_form               how products with quantized weights are written: as the program computes them; in standard
                             operators; in those that ONNX Runtime runs fast. portable and ort let the runtime round
                             activations to 8 bits, with errors of some per cent; docs/quantize.md. For onnx
