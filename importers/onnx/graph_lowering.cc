@@ -1,0 +1,151 @@
+// The walk: nodes in order, each replaced in front of itself; the model's nodes go when all are done.
+#include "importers/onnx/graph_lowering.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "importers/onnx/to_aten.h"
+#include "ir/tensor.h"
+#include "onnx_model/onnx_graph.h"
+#include "onnx_model/types.h"
+
+namespace slipway::importers::onnx_in {
+namespace {
+
+// Elements of constants that are looked at as sizes and axes.
+constexpr int64_t kMostElements = 4096;
+
+bool IsIntegerOrBool(DType t) { return t == DType::kInt64 || t == DType::kInt32; }
+
+std::shared_ptr<const ir::Source> SourceOf(const ir::Node& n) {
+  auto source = std::make_shared<ir::Source>(n.source() ? *n.source() : ir::Source());
+  return source;
+}
+
+}  // namespace
+
+const ir::TensorRef* GraphLowering::Stored(const Value* v) const {
+  if (v->producer() || v->graph() != p_.graph.get()) return nullptr;
+  const ir::InputSpec& spec = p_.input_specs[static_cast<size_t>(v->index())];
+  const auto it = p_.weights.find(spec.target);
+  return spec.is_weight() && it != p_.weights.end() ? &it->second : nullptr;
+}
+
+Value* GraphLowering::Store(std::string_view name, ir::TensorRef t) {
+  return ir::AddWeight(p_, ir::InputSpec::kTensorConstant, name, std::move(t), std::string(name));
+}
+
+Value* GraphLowering::Tensor(const Elements& e, ir::Builder& b) {
+  const bool constant =
+      std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& i) { return i.value == nullptr; });
+  std::vector<int64_t> sizes;
+  if (!e.scalar) sizes.push_back(static_cast<int64_t>(e.values.size()));
+  if (constant) {
+    std::string bytes;
+    for (const IntOrValue& i : e.values) {
+      if (e.dtype == DType::kInt32) {
+        const auto x = static_cast<int32_t>(i.constant);
+        bytes.append(reinterpret_cast<const char*>(&x), sizeof x);
+      } else {
+        bytes.append(reinterpret_cast<const char*>(&i.constant), sizeof i.constant);
+      }
+    }
+    return Store("sizes", ir::OwnedTensor(e.dtype, sizes, std::move(bytes)));
+  }
+  Values parts;
+  for (const IntOrValue& i : e.values) parts.push_back(b.ScalarTensor(Arg(i), e.dtype));
+  return e.scalar ? parts[0] : b.Call("aten.stack.default", {Arg(parts)});
+}
+
+Value* GraphLowering::Tensor(Value* v, ir::Builder& b) {
+  const auto it = operands_.find(v);
+  if (it == operands_.end()) return v;  // an input or a weight
+  Operand& o = it->second;
+  if (!o.tensor && o.elements) o.tensor = Tensor(*o.elements, b);
+  return o.tensor;
+}
+
+std::optional<Elements> GraphLowering::ElementsOf(Value* v) {
+  if (const auto it = operands_.find(v); it != operands_.end()) {
+    if (it->second.elements) return it->second.elements;
+    if (it->second.tensor && it->second.tensor != v) return ElementsOf(it->second.tensor);
+    return std::nullopt;
+  }
+  const ir::TensorRef* t = Stored(v);
+  if (!t || !IsIntegerOrBool(t->dtype) || t->sizes.size() > 1 || t->numel() > kMostElements) return std::nullopt;
+  const auto bytes = ir::ReadDense(*t);
+  if (!bytes.ok()) return std::nullopt;
+  Elements e{.dtype = t->dtype, .scalar = t->sizes.empty()};
+  for (int64_t i = 0; i < t->numel(); ++i) {
+    if (t->dtype == DType::kInt32) {
+      int32_t x;
+      std::memcpy(&x, bytes->data() + i * 4, sizeof x);
+      e.values.emplace_back(int64_t{x});
+    } else {
+      int64_t x;
+      std::memcpy(&x, bytes->data() + i * 8, sizeof x);
+      e.values.emplace_back(x);
+    }
+  }
+  return e;
+}
+
+absl::Status GraphLowering::Lower(ir::Node* n) {
+  const onnx_model::Operator op = onnx_model::OperatorOf(n->op_name());
+  const std::string domain = op.domain == "ai.onnx" ? "" : op.domain;
+  const auto opset = opsets_.find(domain);
+  const Row* row = FindRow(domain, op.type, opset == opsets_.end() ? 1 : opset->second);
+  const std::string name = domain.empty() ? op.type : text::StrCat(domain, ".", op.type);
+  const std::string at = n->output() ? n->output()->name() : name;
+  if (!row) {
+    refusals_.push_back({name, at});
+  } else {
+    ir::Builder b(g_, n, SourceOf(*n));
+    Call call(*n, *this, b, opset == opsets_.end() ? 1 : opset->second);
+    row->fn(call);
+    if (absl::IsUnimplemented(call.status())) {
+      refusals_.push_back({text::StrCat(name, " ", std::string(call.status().message())), at});
+    } else if (!call.ok()) {
+      return absl::InvalidArgumentError(
+          text::StrCat("node ", at, ", ", name, ": ", std::string(call.status().message())));
+    } else {
+      for (size_t i = 0; i < n->outputs().size(); ++i) {
+        if (!n->outputs()[i]) continue;
+        if (i >= call.results().size() || (!call.results()[i].tensor && !call.results()[i].elements)) {
+          refusals_.push_back({text::StrCat(name, " with ", i + 1, " results"), at});
+          operands_[n->outputs()[i]] = {n->outputs()[i], std::nullopt};
+        } else {
+          operands_[n->outputs()[i]] = call.results()[i];
+        }
+      }
+      return absl::OkStatus();
+    }
+  }
+  // So that what reads it is looked at, too.
+  for (Value* v : n->outputs())
+    if (v) operands_[v] = {v, std::nullopt};
+  return absl::OkStatus();
+}
+
+absl::Status GraphLowering::Run() {
+  std::vector<ir::Node*> nodes;
+  for (ir::Node* n : g_) nodes.push_back(n);
+  for (ir::Node* n : nodes) RETURN_IF_ERROR(Lower(n));
+  if (!refusals_.empty()) return absl::OkStatus();
+  ir::Builder end(g_, nullptr, nullptr);
+  for (ir::Arg& out : g_.outputs) {
+    Value* v = out.value();
+    if (!v) continue;
+    Value* made = Tensor(v, end);
+    if (made != v && made->producer()) g_.TakeName(made, v);
+    out = Arg(made);
+  }
+  RETURN_IF_ERROR(end.status());
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) g_.Erase(*it);
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::importers::onnx_in

@@ -1,0 +1,171 @@
+// What rows read their nodes with, and how a row is found.
+#include "importers/onnx/lowering.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/text.h"
+#include "importers/onnx/graph_lowering.h"
+#include "onnx_model/onnx_graph.h"
+#include "onnx_model/types.h"
+#include "weights/compare.h"
+
+namespace slipway::importers::onnx_in {
+
+size_t Call::input_count() const {
+  const Values* inputs = onnx_model::InputsOf(node_);
+  return inputs ? inputs->size() : 0;
+}
+
+bool Call::has(size_t i) const { return i < input_count() && (*onnx_model::InputsOf(node_))[i] != nullptr; }
+
+Value* Call::opt_in(size_t i) { return has(i) ? graph_.Tensor((*onnx_model::InputsOf(node_))[i], b) : nullptr; }
+
+Value* Call::in(size_t i) {
+  Value* v = opt_in(i);
+  if (v && v->type().is_tensor()) return v;
+  Wrong(v ? text::StrCat("input ", i, " is no tensor") : text::StrCat("input ", i, " is missing"));
+  return b.ScalarTensor(Arg(0.0), DType::kFloat32);
+}
+
+Values Call::ins(size_t from) {
+  Values out;
+  for (size_t i = from; i < input_count(); ++i) out.push_back(in(i));
+  return out;
+}
+
+std::optional<Elements> Call::elements(size_t i) {
+  return has(i) ? graph_.ElementsOf((*onnx_model::InputsOf(node_))[i]) : std::nullopt;
+}
+
+SymInts Call::ints(size_t i, std::string_view what) {
+  if (auto e = elements(i)) return std::move(e->values);
+  Refuse(text::StrCat("with ", what, " that the program computes of its data"));
+  return {};
+}
+
+Ints Call::constants(size_t i, std::string_view what) {
+  Ints out;
+  for (const IntOrValue& x : ints(i, what)) {
+    if (x.value) Refuse(text::StrCat("with ", what, " that the program computes"));
+    out.push_back(x.constant);
+  }
+  return out;
+}
+
+std::optional<double> Call::number(size_t i) {
+  if (!has(i)) return std::nullopt;
+  Value* v = opt_in(i);
+  const ir::TensorRef* t = v ? graph_.Stored(v) : nullptr;
+  if (!t || t->numel() != 1) return std::nullopt;
+  const auto values = weights::ToDoubles(*t);
+  return values.ok() ? std::optional<double>((*values)[0]) : std::nullopt;
+}
+
+const ir::NamedArg* Call::Find(std::string_view name) const {
+  for (const ir::NamedArg& a : node_.args())
+    if (a.name == name || (a.name.size() == name.size() + 1 && a.name[0] == '#' && a.name.substr(1) == name)) return &a;
+  return nullptr;
+}
+
+bool Call::has_attribute(std::string_view name) const { return Find(name) != nullptr; }
+
+int64_t Call::integer(std::string_view name, int64_t otherwise) {
+  const ir::NamedArg* a = Find(name);
+  const auto* i = a ? a->arg.get<int64_t>() : nullptr;
+  if (a && !i) Wrong(text::StrCat("attribute ", name, " is no integer"));
+  return i ? *i : otherwise;
+}
+
+double Call::real(std::string_view name, double otherwise) {
+  const ir::NamedArg* a = Find(name);
+  const auto* d = a ? a->arg.get<double>() : nullptr;
+  if (a && !d) Wrong(text::StrCat("attribute ", name, " is no number"));
+  return d ? *d : otherwise;
+}
+
+std::string Call::text(std::string_view name, std::string_view otherwise) {
+  const ir::NamedArg* a = Find(name);
+  const auto* s = a ? a->arg.get<std::string>() : nullptr;
+  if (a && (!s || a->name[0] == '#')) Wrong(text::StrCat("attribute ", name, " is no string"));
+  return s ? *s : std::string(otherwise);
+}
+
+std::optional<Ints> Call::integers(std::string_view name) {
+  const ir::NamedArg* a = Find(name);
+  if (!a) return std::nullopt;
+  const auto* is = a->arg.get<Ints>();
+  if (!is) Wrong(text::StrCat("attribute ", name, " is no list of integers"));
+  return is ? *is : Ints();
+}
+
+std::optional<std::vector<double>> Call::reals(std::string_view name) {
+  const ir::NamedArg* a = Find(name);
+  if (!a) return std::nullopt;
+  const auto* ds = a->arg.get<std::vector<double>>();
+  if (!ds) Wrong(text::StrCat("attribute ", name, " is no list of numbers"));
+  return ds ? *ds : std::vector<double>();
+}
+
+std::optional<onnx::TensorProto> Call::tensor(std::string_view name) {
+  const ir::NamedArg* a = Find(name);
+  if (!a) return std::nullopt;
+  const auto* bytes = a->arg.get<std::string>();
+  onnx::AttributeProto message;
+  if (!bytes || a->name[0] != '#' || !message.ParseFromString(*bytes) || !message.has_t()) {
+    Wrong(text::StrCat("attribute ", name, " is no tensor"));
+    return std::nullopt;
+  }
+  return message.t();
+}
+
+DType Call::dtype(std::string_view name, DType otherwise) {
+  if (!has_attribute(name)) return otherwise;
+  const DType t = onnx_model::FromOnnxType(static_cast<int>(integer(name, 0)));
+  if (t == DType::kUnknown) Refuse(text::StrCat("with ", name, " of a type that is none of tensors"));
+  return t;
+}
+
+int64_t Call::axis(int64_t given, int rank) {
+  if (given < -rank || given >= rank) {
+    Wrong(text::StrCat("axis ", given, " of a tensor of rank ", rank));
+    return 0;
+  }
+  return given < 0 ? given + rank : given;
+}
+
+size_t Call::output_count() const { return node_.outputs().size(); }
+bool Call::wants(size_t i) const { return i < output_count() && node_.outputs()[i] != nullptr; }
+
+void Call::Give(size_t i, Operand o) {
+  if (results_.size() <= i) results_.resize(i + 1);
+  results_[i] = std::move(o);
+}
+void Call::Give(size_t i, Value* v) { Give(i, Operand{v, std::nullopt}); }
+void Call::Give(Elements e) { Give(0, Operand{nullptr, std::move(e)}); }
+
+Value* Call::Constant(double number, DType dtype) {
+  return ir::IsFloating(dtype) ? b.ScalarTensor(Arg(number), dtype)
+                               : b.ScalarTensor(Arg(static_cast<int64_t>(number)), dtype);
+}
+Value* Call::ConstantOf(std::string_view name, ir::TensorRef t) { return graph_.Store(name, std::move(t)); }
+Value* Call::TensorOf(const Elements& e) { return graph_.Tensor(e, b); }
+
+void Call::Refuse(std::string_view what) {
+  if (status_.ok()) status_ = absl::UnimplementedError(text::ToAbsl(what));
+}
+void Call::Wrong(std::string_view what) {
+  if (status_.ok()) status_ = absl::InvalidArgumentError(text::ToAbsl(what));
+}
+
+const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
+  if (!domain.empty()) return nullptr;
+  const Row* best = nullptr;
+  for (const absl::Span<const Row> rows :
+       {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows()})
+    for (const Row& row : rows)
+      if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
+  return best;
+}
+
+}  // namespace slipway::importers::onnx_in
