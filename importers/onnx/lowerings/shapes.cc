@@ -1,0 +1,487 @@
+// What moves, selects and counts elements. Operators that models compute shapes with work on elements where these are
+// known.
+#include <algorithm>
+#include <limits>
+
+#include "base/status_macros.h"
+#include "importers/onnx/lowering.h"
+#include "ir/tensor.h"
+#include "onnx_model/onnx_graph.h"
+#include "onnx_model/onnx_graph_internal.h"
+
+namespace slipway::importers::onnx_in {
+namespace {
+
+std::optional<ir::TensorRef> DataOf(Call& c, const onnx::TensorProto& t) {
+  auto shape = onnx_model::ShapeOf(t);
+  if (!shape.ok() || !*shape) {
+    shape.ok() ? c.Refuse("of a type that is none of tensors") : c.Wrong(std::string(shape.status().message()));
+    return std::nullopt;
+  }
+  std::string bytes = onnx_model::DenseText(t, (*shape)->dtype);
+  if (bytes.size() != static_cast<size_t>((*shape)->nbytes())) {
+    c.Wrong("a tensor whose data are not of its shape");
+    return std::nullopt;
+  }
+  return ir::OwnedTensor((*shape)->dtype, (*shape)->sizes, std::move(bytes));
+}
+
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+void Constant(Call& c) {
+  const std::string name = c.node().output() ? c.node().output()->name() : "constant";
+  if (c.has_attribute("value")) {
+    const auto t = c.tensor("value");
+    if (!t) return;
+    if (const auto data = DataOf(c, *t)) c.Give(c.ConstantOf(name, *data));
+    return;
+  }
+  if (c.has_attribute("value_int"))
+    return c.Give(Elements{{IntOrValue(c.integer("value_int", 0))}, DType::kInt64, true});
+  if (const auto ints = c.integers("value_ints"))
+    return c.Give(Elements{SymInts(ints->begin(), ints->end()), DType::kInt64, false});
+  std::vector<float> floats;
+  std::vector<int64_t> sizes;
+  if (c.has_attribute("value_float")) {
+    floats.push_back(static_cast<float>(c.real("value_float", 0)));
+  } else if (const auto reals = c.reals("value_floats")) {
+    floats.assign(reals->begin(), reals->end());
+    sizes.push_back(static_cast<int64_t>(floats.size()));
+  } else {
+    return c.Refuse("of a value that is no dense tensor of numbers");
+  }
+  c.Give(c.ConstantOf(name, ir::OwnedTensor(DType::kFloat32, sizes, BytesOf(floats))));
+}
+
+void ConstantOfShape(Call& c) {
+  const SymInts sizes = c.ints(0, "sizes");
+  Arg value(0.0);
+  DType dtype = DType::kFloat32;
+  if (const auto t = c.tensor("value")) {
+    const auto data = DataOf(c, *t);
+    if (!data) return;
+    if (data->numel() != 1) return c.Wrong("a value of other than one element");
+    return c.Give(c.b.Call("aten.expand.default",
+                           {c.b.Call("aten.reshape.default", {c.ConstantOf("value", *data), Arg(SymInts{})}), Arg(sizes)}));
+  }
+  c.Give(c.b.Full(sizes, value, dtype));
+}
+
+void Shape(Call& c) {
+  Value* x = c.in(0);
+  const int64_t rank = x->rank();
+  const auto clamp = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
+  const int64_t start = clamp(c.integer("start", 0)), end = clamp(c.integer("end", rank));
+  Elements out;
+  for (int64_t d = start; d < end; ++d) out.values.push_back(c.b.Size(x, static_cast<int>(d)));
+  c.Give(std::move(out));
+}
+
+void Size(Call& c) { c.Give(Elements{{c.b.Numel(c.in(0))}, DType::kInt64, true}); }
+
+void Identity(Call& c) {
+  if (auto e = c.elements(0)) return c.Give(*std::move(e));
+  c.Give(c.in(0));
+}
+
+void Dropout(Call& c) {
+  Value* x = c.in(0);
+  if (c.opset >= 12 && c.has(2) && c.number(2).value_or(1) != 0) return c.Refuse("in training mode");
+  c.Give(x);
+  if (c.wants(1)) c.Give(1, c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool));
+}
+
+void Reshape(Call& c) {
+  if (auto e = c.elements(0)) {  // between a scalar and a list of one
+    const auto to = c.elements(1);
+    if (to && to->values.size() <= 1 && e->values.size() == 1) {
+      e->scalar = to->values.empty();
+      return c.Give(*std::move(e));
+    }
+    if (to && to->values.size() == 1 && to->values[0] == IntOrValue(-1)) return c.Give(*std::move(e));
+  }
+  Value* x = c.in(0);
+  SymInts sizes = c.ints(1, "a shape");
+  const bool zeros = c.integer("allowzero", 0) != 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].value || sizes[d].constant != 0 || zeros) continue;
+    if (static_cast<int>(d) >= x->rank()) return c.Wrong("a size of 0 stands for one that the input does not have");
+    sizes[d] = c.b.Size(x, static_cast<int>(d));
+  }
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
+}
+
+void Flatten(Call& c) {
+  Value* x = c.in(0);
+  int64_t axis = c.integer("axis", 1);
+  if (axis < -x->rank() || axis > x->rank()) return c.Wrong("an axis that the input does not have");
+  if (axis < 0) axis += x->rank();
+  IntOrValue rows = 1, columns = 1;
+  for (int d = 0; d < x->rank(); ++d) (d < axis ? rows : columns) = c.b.Mul(d < axis ? rows : columns, c.b.Size(x, d));
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(SymInts{rows, columns})}));
+}
+
+void Transpose(Call& c) {
+  Value* x = c.in(0);
+  Ints perm;
+  for (int d = x->rank(); d-- > 0;) perm.push_back(d);
+  if (const auto given = c.integers("perm")) perm = *given;
+  c.Give(c.b.Call("aten.permute.default", {x, Arg(perm)}));
+}
+
+void Concat(Call& c) {
+  Elements all;
+  bool known = true;
+  for (size_t i = 0; known && i < c.input_count(); ++i) {
+    const auto e = c.elements(i);
+    known = e && !e->scalar;
+    if (known) all.values.insert(all.values.end(), e->values.begin(), e->values.end()), all.dtype = e->dtype;
+  }
+  if (known && c.input_count() > 0) return c.Give(std::move(all));
+  const Values xs = c.ins();
+  if (xs.empty() || !c.ok()) return c.Wrong("no inputs");
+  c.Give(c.b.Call("aten.cat.default", {Arg(xs), c.axis(c.integer("axis", 1), xs[0]->rank())}));
+}
+
+// Axes were an attribute before opset 13 and are an input since.
+std::optional<Ints> AxesOf(Call& c) {
+  if (c.opset < 13) return c.integers("axes");
+  return c.has(1) ? std::optional<Ints>(c.constants(1, "axes")) : std::nullopt;
+}
+
+void Unsqueeze(Call& c) {
+  const auto axes = AxesOf(c);
+  if (!axes) return c.Wrong("no axes");
+  if (auto e = c.elements(0); e && e->scalar && axes->size() == 1) {
+    e->scalar = false;
+    return c.Give(*std::move(e));
+  }
+  Value* x = c.in(0);
+  const int rank = x->rank() + static_cast<int>(axes->size());
+  Ints sorted;
+  for (int64_t a : *axes) sorted.push_back(c.axis(a, rank));
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return c.Wrong("an axis given twice");
+  for (int64_t a : sorted) x = c.b.Call("aten.unsqueeze.default", {x, a});
+  c.Give(x);
+}
+
+void Squeeze(Call& c) {
+  const auto axes = AxesOf(c);
+  if (auto e = c.elements(0); e && !e->scalar && e->values.size() == 1 && (!axes || axes->size() == 1)) {
+    e->scalar = true;
+    return c.Give(*std::move(e));
+  }
+  Value* x = c.in(0);
+  Ints dims;
+  if (axes)
+    for (int64_t a : *axes) dims.push_back(c.axis(a, x->rank()));
+  else
+    for (int d = 0; d < x->rank(); ++d)
+      if (x->sizes()[static_cast<size_t>(d)].is(1)) dims.push_back(d);
+  c.Give(dims.empty() ? x : c.b.Call("aten.squeeze.dims", {x, Arg(dims)}));
+}
+
+void Expand(Call& c) {
+  Value* x = c.in(0);
+  const SymInts sizes = c.ints(1, "a shape");
+  // Both are broadcast: a size of 1 keeps the input's.
+  const size_t rank = std::max(sizes.size(), static_cast<size_t>(x->rank()));
+  SymInts to(rank, IntOrValue(1));
+  for (size_t d = 0; d < rank; ++d) {
+    const auto from_end = rank - d;
+    const bool given = from_end <= sizes.size(), has = from_end <= static_cast<size_t>(x->rank());
+    const IntOrValue size = given ? sizes[sizes.size() - from_end] : IntOrValue(1);
+    to[d] = size == IntOrValue(1) && has ? c.b.Size(x, static_cast<int>(static_cast<size_t>(x->rank()) - from_end)) : size;
+  }
+  c.Give(c.b.Call("aten.expand.default", {x, Arg(to)}));
+}
+
+void Tile(Call& c) { c.Give(c.b.Call("aten.repeat.default", {c.in(0), Arg(c.ints(1, "repeats"))})); }
+
+void Gather(Call& c) {
+  const auto at = c.elements(1);
+  if (const auto e = c.elements(0); e && !e->scalar && at && c.integer("axis", 0) == 0) {
+    Elements out{.dtype = e->dtype, .scalar = at->scalar};
+    bool known = true;
+    for (const IntOrValue& i : at->values) {
+      const int64_t n = static_cast<int64_t>(e->values.size()), k = i.constant < 0 ? i.constant + n : i.constant;
+      known = known && !i.value && k >= 0 && k < n;
+      if (known) out.values.push_back(e->values[static_cast<size_t>(k)]);
+    }
+    if (known) return c.Give(std::move(out));
+  }
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  if (!c.ok()) return;
+  if (at && at->scalar) return c.Give(c.b.Call("aten.select.int", {x, axis, Arg(at->values[0])}));
+  Values indices(static_cast<size_t>(axis), nullptr);
+  indices.push_back(c.b.Cast(c.in(1), DType::kInt64));
+  c.Give(c.b.Call("aten.index.Tensor", {x, Arg(indices)}));
+}
+
+// Negative indices count from the end, which ATen's gather and scatter do not know.
+Value* FromFront(Call& c, Value* indices, Value* x, int64_t axis) {
+  indices = c.b.Cast(indices, DType::kInt64);
+  const IntOrValue size = c.b.Size(x, static_cast<int>(axis));
+  Value* negative = c.b.Call("aten.lt.Scalar", {indices, 0});
+  return c.b.Call("aten.where.self", {negative, c.b.Call("aten.add.Scalar", {indices, Arg(size)}), indices});
+}
+
+void GatherElements(Call& c) {
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  if (c.ok()) c.Give(c.b.Call("aten.gather.default", {x, axis, FromFront(c, c.in(1), x, axis)}));
+}
+
+void ScatterElements(Call& c) {
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  if (!c.ok()) return;
+  Value* at = FromFront(c, c.in(1), x, axis);
+  const std::string how = c.text("reduction", "none");
+  if (how == "none") return c.Give(c.b.Call("aten.scatter.src", {x, axis, at, c.in(2)}));
+  const char* reduce = how == "add" ? "sum" : how == "mul" ? "prod" : how == "max" ? "amax" : how == "min" ? "amin" : nullptr;
+  if (!reduce) return c.Wrong("an unknown reduction");
+  c.Give(c.b.Call("aten.scatter_reduce.two", {x, axis, at, c.in(2), reduce}));
+}
+
+// The last dim of the indices are coordinates in the first dims of the data, behind the batch dims.
+void GatherND(Call& c) {
+  Value *x = c.in(0), *at = c.b.Cast(c.in(1), DType::kInt64);
+  if (c.integer("batch_dims", 0) != 0) return c.Refuse("with batch_dims");
+  if (at->rank() == 0) return c.Wrong("indices of rank 0");
+  const auto width = at->sizes().back().constant();
+  if (!width) return c.Refuse("with indices of a dynamic last size");
+  Values indices;
+  for (int64_t i = 0; i < *width; ++i) indices.push_back(c.b.Call("aten.select.int", {at, -1, i}));
+  c.Give(c.b.Call("aten.index.Tensor", {x, Arg(indices)}));
+}
+
+void ScatterND(Call& c) {
+  Value *x = c.in(0), *at = c.b.Cast(c.in(1), DType::kInt64);
+  const std::string how = c.text("reduction", "none");
+  if (how != "none" && how != "add") return c.Refuse("with a reduction other than add");
+  if (at->rank() == 0) return c.Wrong("indices of rank 0");
+  const auto width = at->sizes().back().constant();
+  if (!width) return c.Refuse("with indices of a dynamic last size");
+  Values indices;
+  for (int64_t i = 0; i < *width; ++i) indices.push_back(c.b.Call("aten.select.int", {at, -1, i}));
+  c.Give(c.b.Call("aten.index_put.default", {x, Arg(indices), c.in(2), how == "add"}));
+}
+
+// Starts, ends, axes and steps were attributes before opset 10.
+void Slice(Call& c) {
+  SymInts starts, ends;
+  std::optional<Ints> axes;
+  Ints steps;
+  if (c.opset < 10) {
+    const auto s = c.integers("starts"), e = c.integers("ends");
+    if (!s || !e) return c.Wrong("no starts or ends");
+    starts.assign(s->begin(), s->end()), ends.assign(e->begin(), e->end());
+    axes = c.integers("axes");
+  } else {
+    starts = c.ints(1, "starts"), ends = c.ints(2, "ends");
+    if (c.has(3)) axes = c.constants(3, "axes");
+    if (c.has(4)) steps = c.constants(4, "steps");
+  }
+  if (!c.ok()) return;
+  if (starts.size() != ends.size() || (axes && axes->size() != starts.size())) return c.Wrong("lists of other lengths");
+  steps.resize(starts.size(), 1);
+  const auto plain = [](const IntOrValue& i) { return i.value == nullptr; };
+  if (const auto e = c.elements(0);
+      e && starts.size() == 1 && plain(starts[0]) && plain(ends[0]) && (!axes || (*axes)[0] == 0 || (*axes)[0] == -1)) {
+    const auto n = static_cast<int64_t>(e->values.size()), step = steps[0];
+    if (step == 0) return c.Wrong("a step of 0");
+    const auto from_front = [&](int64_t i) { return i < 0 ? (i < -n ? -1 : i + n) : i; };
+    int64_t i = std::clamp<int64_t>(from_front(starts[0].constant), step < 0 ? -1 : 0, step < 0 ? n - 1 : n);
+    const int64_t end = std::clamp<int64_t>(from_front(ends[0].constant), step < 0 ? -1 : 0, n);
+    Elements out{.dtype = e->dtype};
+    for (; step > 0 ? i < end : i > end; i += step)
+      if (i >= 0) out.values.push_back(e->values[static_cast<size_t>(i)]);
+    return c.Give(std::move(out));
+  }
+  Value* x = c.in(0);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t axis = c.axis(axes ? (*axes)[i] : static_cast<int64_t>(i), x->rank());
+    if (!c.ok()) return;
+    if (steps[i] > 0) {
+      x = c.b.Call("aten.slice.Tensor", {x, axis, Arg(starts[i]), Arg(ends[i]), steps[i]});
+      continue;
+    }
+    // Backwards: all of it turned around, where it is all of it.
+    if (steps[i] != -1 || !plain(starts[i]) || !plain(ends[i])) return c.Refuse("with a negative step other than -1");
+    const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
+    const bool from_end = starts[i].constant == -1 || (size && starts[i].constant >= *size - 1);
+    const bool to_start = ends[i].constant <= -std::numeric_limits<int32_t>::max() || (size && ends[i].constant < -*size);
+    if (!size && (!from_end || !to_start)) return c.Refuse("of a part of a dynamic dim, backwards");
+    if (!from_end || !to_start) {
+      const auto front = [&](int64_t v) { return v < 0 ? v + *size : v; };
+      const int64_t last = std::clamp<int64_t>(front(starts[i].constant), -1, *size - 1);
+      const int64_t stop = to_start ? -1 : std::clamp<int64_t>(front(ends[i].constant), -1, *size - 1);
+      x = c.b.Call("aten.slice.Tensor", {x, axis, std::min(stop + 1, last + 1), last + 1, 1});
+    }
+    x = c.b.Call("aten.flip.default", {x, Arg(Ints{axis})});
+  }
+  c.Give(x);
+}
+
+// Sizes were an attribute before opset 13; without any, the parts are as equal as they can be.
+void Split(Call& c) {
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  if (!c.ok()) return;
+  SymInts sizes;
+  if (c.opset >= 13 && c.has(1)) {
+    sizes = c.ints(1, "sizes");
+  } else if (const auto given = c.opset < 13 ? c.integers("split") : std::nullopt) {
+    sizes.assign(given->begin(), given->end());
+  } else {
+    const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
+    if (!size) return c.Refuse("of a dynamic dim into equal parts");
+    const auto n = static_cast<int64_t>(c.output_count());
+    const int64_t part = (*size + n - 1) / n;
+    for (int64_t i = 0; i < n; ++i) sizes.emplace_back(std::clamp<int64_t>(*size - i * part, 0, part));
+  }
+  const Values parts = c.b.CallMulti("aten.split_with_sizes.default", {x, Arg(sizes), axis});
+  if (c.ok())
+    for (size_t i = 0; i < parts.size(); ++i) c.Give(i, parts[i]);
+}
+
+void Range(Call& c) {
+  const auto start = c.elements(0), end = c.elements(1), step = c.elements(2);
+  if (!start || !end || !step || step->values[0].value || step->values[0].constant == 0)
+    return c.Refuse("of numbers that are no sizes");
+  c.Give(c.b.Call("aten.arange.start_step", {Arg(start->values[0]), Arg(end->values[0]), Arg(step->values[0])},
+                  {{"dtype", Arg(start->dtype)}}));
+}
+
+void Trilu(Call& c) {
+  IntOrValue k = 0;
+  if (c.has(1)) {
+    const Ints given = c.constants(1, "a diagonal");
+    if (given.size() != 1) return c.Wrong("a diagonal of other than one number");
+    k = given[0];
+  }
+  c.Give(c.b.Call(c.integer("upper", 1) != 0 ? "aten.triu.default" : "aten.tril.default", {c.in(0), Arg(k)}));
+}
+
+// Pads were an attribute before opset 11: all begins, then all ends.
+void Pad(Call& c) {
+  Value* x = c.in(0);
+  const auto rank = static_cast<size_t>(x->rank());
+  SymInts given;
+  double value = 0;
+  if (c.opset < 11) {
+    if (const auto pads = c.integers("pads")) given.assign(pads->begin(), pads->end());
+    value = c.real("value", 0);
+  } else {
+    given = c.ints(1, "pads");
+    if (c.has(2)) {
+      const auto number = c.number(2);
+      if (!number) return c.Refuse("with a value that the program computes");
+      value = *number;
+    }
+  }
+  SymInts pads(2 * rank, IntOrValue(0));
+  if (c.opset >= 18 && c.has(3)) {
+    const Ints axes = c.constants(3, "axes");
+    if (given.size() != 2 * axes.size()) return c.Wrong("pads of other axes");
+    for (size_t i = 0; i < axes.size() && c.ok(); ++i) {
+      const auto d = static_cast<size_t>(c.axis(axes[i], x->rank()));
+      pads[d] = given[i], pads[rank + d] = given[axes.size() + i];
+    }
+  } else {
+    if (given.size() != 2 * rank) return c.Wrong("pads of another rank");
+    pads = given;
+  }
+  if (!c.ok()) return;
+  const std::string mode = c.text("mode", "constant");
+  // From the last dim to the first, without those in front that have none.
+  SymInts backwards;
+  size_t used = 0;
+  for (size_t d = rank; d-- > 0;) {
+    backwards.push_back(pads[d]), backwards.push_back(pads[rank + d]);
+    if (!(pads[d] == IntOrValue(0)) || !(pads[rank + d] == IntOrValue(0))) used = backwards.size();
+  }
+  backwards.resize(used);
+  if (backwards.empty()) return c.Give(x);
+  if (mode == "constant") return c.Give(c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), value}));
+  const char* by_rank[3] = {"1d", "2d", "3d"};
+  const size_t dims = backwards.size() / 2;
+  if (dims > 3 || rank < dims + 1) return c.Refuse("of mode reflect or edge in so many dims");
+  const std::string kind = mode == "reflect" ? "reflection_pad" : mode == "edge" ? "replication_pad" : "";
+  if (kind.empty()) return c.Refuse("of mode wrap");
+  Value* in = x;
+  if (rank == dims + 1) in = c.b.Call("aten.unsqueeze.default", {x, 0});
+  if (rank > dims + 2) return c.Refuse("of mode reflect or edge in a tensor of so many dims");
+  Value* out = c.b.Call("aten." + kind + by_rank[dims - 1] + ".default", {in, Arg(backwards)});
+  c.Give(in == x ? out : c.b.Call("aten.squeeze.dims", {out, Arg(Ints{0})}));
+}
+
+void DepthToSpace(Call& c) {
+  const int64_t block = c.integer("blocksize", 1);
+  Value* x = c.in(0);
+  if (x->rank() != 4 || block < 1) return c.Wrong("no image, or no block");
+  const std::string mode = c.text("mode", "DCR");
+  if (mode == "CRD") return c.Give(c.b.Call("aten.pixel_shuffle.default", {x, block}));
+  const IntOrValue n = c.b.Size(x, 0), deep = c.b.FloorDiv(c.b.Size(x, 1), block * block), h = c.b.Size(x, 2),
+                   w = c.b.Size(x, 3);
+  Value* parts = c.b.Call("aten.reshape.default", {x, Arg(SymInts{n, block, block, deep, h, w})});
+  parts = c.b.Call("aten.permute.default", {parts, Arg(Ints{0, 3, 4, 1, 5, 2})});
+  c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, deep, c.b.Mul(h, block), c.b.Mul(w, block)})}));
+}
+
+void SpaceToDepth(Call& c) {
+  const int64_t block = c.integer("blocksize", 1);
+  Value* x = c.in(0);
+  if (x->rank() != 4 || block < 1) return c.Wrong("no image, or no block");
+  const IntOrValue n = c.b.Size(x, 0), channels = c.b.Size(x, 1), h = c.b.FloorDiv(c.b.Size(x, 2), block),
+                   w = c.b.FloorDiv(c.b.Size(x, 3), block);
+  Value* parts = c.b.Call("aten.reshape.default", {x, Arg(SymInts{n, channels, h, block, w, block})});
+  parts = c.b.Call("aten.permute.default", {parts, Arg(Ints{0, 3, 5, 1, 2, 4})});
+  c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, c.b.Mul(channels, block * block), h, w})}));
+}
+
+void NonZero(Call& c) {
+  c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzero.default", {c.in(0)})}));
+}
+
+constexpr Row kRows[] = {
+    {"Concat", Concat, 4},
+    {"Constant", Constant},
+    {"ConstantOfShape", ConstantOfShape},
+    {"DepthToSpace", DepthToSpace},
+    {"Dropout", Dropout, 7},
+    {"Expand", Expand},
+    {"Flatten", Flatten},
+    {"Gather", Gather},
+    {"GatherElements", GatherElements},
+    {"GatherND", GatherND},
+    {"Identity", Identity},
+    {"NonZero", NonZero},
+    {"Pad", Pad, 2},
+    {"Range", Range},
+    {"Reshape", Reshape, 5},
+    {"ScatterElements", ScatterElements},
+    {"ScatterND", ScatterND},
+    {"Shape", Shape},
+    {"Size", Size},
+    {"Slice", Slice},
+    {"SpaceToDepth", SpaceToDepth},
+    {"Split", Split, 2},
+    {"Squeeze", Squeeze},
+    {"Tile", Tile, 6},
+    {"Transpose", Transpose},
+    {"Trilu", Trilu},
+    {"Unsqueeze", Unsqueeze},
+};
+
+}  // namespace
+
+absl::Span<const Row> ShapeRows() { return kRows; }
+
+}  // namespace slipway::importers::onnx_in
