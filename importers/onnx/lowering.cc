@@ -1,16 +1,41 @@
 // What rows read their nodes with, and how a row is found.
 #include "importers/onnx/lowering.h"
 
-#include <array>
 #include <cstring>
+#include "base/floats.h"
 
 #include "base/text.h"
 #include "importers/onnx/graph_lowering.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/types.h"
-#include "weights/compare.h"
 
 namespace slipway::importers::onnx_in {
+namespace {
+
+template <typename T>
+double Read(const std::string& bytes) {
+  T x;
+  std::memcpy(&x, bytes.data(), sizeof x);
+  return static_cast<double>(x);
+}
+
+// The one element of a tensor; nothing for types that no row asks numbers of.
+std::optional<double> NumberOf(const std::string& bytes, DType t) {
+  switch (t) {
+    case DType::kFloat32: return Read<float>(bytes);
+    case DType::kFloat64: return Read<double>(bytes);
+    case DType::kFloat16: return Read<F16>(bytes);
+    case DType::kBFloat16: return Read<BF16>(bytes);
+    case DType::kInt64: return Read<int64_t>(bytes);
+    case DType::kInt32: return Read<int32_t>(bytes);
+    case DType::kInt8: return Read<int8_t>(bytes);
+    case DType::kUInt8:
+    case DType::kBool: return Read<uint8_t>(bytes);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
 
 size_t Call::input_count() const {
   const Values* inputs = onnx_model::InputsOf(node_);
@@ -58,8 +83,8 @@ std::optional<double> Call::number(size_t i) {
   Value* v = opt_in(i);
   const ir::TensorRef* t = v ? graph_.Stored(v) : nullptr;
   if (!t || t->numel() != 1) return std::nullopt;
-  const auto values = weights::ToDoubles(*t);
-  return values.ok() ? std::optional<double>((*values)[0]) : std::nullopt;
+  const auto bytes = ir::ReadDense(*t);
+  return bytes.ok() ? NumberOf(*bytes, t->dtype) : std::nullopt;
 }
 
 const ir::NamedArg* Call::Find(std::string_view name) const {
@@ -161,8 +186,7 @@ void Call::Wrong(std::string_view what) {
 const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
   if (!domain.empty()) return nullptr;
   const Row* best = nullptr;
-  for (const absl::Span<const Row> rows :
-       {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows()})
+  for (const absl::Span<const Row> rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows()})
     for (const Row& row : rows)
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   return best;

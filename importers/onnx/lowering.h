@@ -25,8 +25,8 @@ namespace slipway::importers::onnx_in {
 
 using ir::Arg;
 using ir::DType;
-using ir::Ints;
 using ir::IntOrValue;
+using ir::Ints;
 using ir::SymInts;
 using ir::Value;
 using ir::Values;
@@ -57,10 +57,10 @@ class Call {
 
   // ---- Inputs
   size_t input_count() const;
-  bool has(size_t i) const;      // given, not left out
-  Value* in(size_t i);           // as a tensor; null and an error where it is left out
-  Value* opt_in(size_t i);       // null where it is left out
-  Values ins(size_t from = 0);   // all from there on
+  bool has(size_t i) const;     // given, not left out
+  Value* in(size_t i);          // as a tensor; null and an error where it is left out
+  Value* opt_in(size_t i);      // null where it is left out
+  Values ins(size_t from = 0);  // all from there on
   // The elements of an integer tensor, where they are known.
   std::optional<Elements> elements(size_t i);
   // The same of an input that must have them: sizes, axes. `what` names it in the refusal.
@@ -91,7 +91,7 @@ class Call {
   void Give(size_t i, Operand o);
 
   // Values that ATen's operators take in other forms.
-  Value* Constant(double number, DType dtype);             // 0-d
+  Value* Constant(double number, DType dtype);                // 0-d
   Value* ConstantOf(std::string_view name, ir::TensorRef t);  // a tensor that the program stores
   Value* TensorOf(const Elements& e);
 

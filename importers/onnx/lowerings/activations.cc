@@ -23,9 +23,7 @@ void Selu(Call& c) {
   c.Give(c.b.Call("aten.elu.default", {c.in(0), c.real("alpha", kAlpha), c.real("gamma", kGamma)}));
 }
 
-void ThresholdedRelu(Call& c) {
-  c.Give(c.b.Call("aten.threshold.default", {c.in(0), c.real("alpha", 1.0), 0.0}));
-}
+void ThresholdedRelu(Call& c) { c.Give(c.b.Call("aten.threshold.default", {c.in(0), c.real("alpha", 1.0), 0.0})); }
 
 void HardSigmoid(Call& c) {
   Value* x = c.b.Call("aten.mul.Scalar", {c.in(0), c.real("alpha", 0.2)});

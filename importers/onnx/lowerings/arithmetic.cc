@@ -7,7 +7,6 @@
 namespace slipway::importers::onnx_in {
 namespace {
 
-
 template <const char* op>
 void Unary(Call& c) {
   c.Give(c.b.Call(op, {c.in(0)}));
@@ -26,8 +25,8 @@ void BinaryOfSizes(Call& c) {
     const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
     Elements out{.dtype = a->dtype, .scalar = a->scalar && b->scalar};
     for (size_t i = 0; i < n; ++i)
-      out.values.push_back((c.b.*of_ints)(a->values[a->values.size() == 1 ? 0 : i],
-                                          b->values[b->values.size() == 1 ? 0 : i]));
+      out.values.push_back(
+          (c.b.*of_ints)(a->values[a->values.size() == 1 ? 0 : i], b->values[b->values.size() == 1 ? 0 : i]));
     return c.Give(std::move(out));
   }
   Binary<op>(c);
@@ -99,7 +98,8 @@ void Mod(Call& c) {
 // The result has the base's type.
 void Pow(Call& c) {
   Value *x = c.in(0), *y = c.in(1);
-  if (const auto exponent = c.number(1)) return c.Give(c.b.Cast(c.b.Call("aten.pow.Tensor_Scalar", {x, *exponent}), x->dtype()));
+  if (const auto exponent = c.number(1))
+    return c.Give(c.b.Cast(c.b.Call("aten.pow.Tensor_Scalar", {x, *exponent}), x->dtype()));
   c.Give(c.b.Cast(c.b.Call("aten.pow.Tensor_Tensor", {x, y}), x->dtype()));
 }
 

@@ -64,8 +64,9 @@ void ConstantOfShape(Call& c) {
     const auto data = DataOf(c, *t);
     if (!data) return;
     if (data->numel() != 1) return c.Wrong("a value of other than one element");
-    return c.Give(c.b.Call("aten.expand.default",
-                           {c.b.Call("aten.reshape.default", {c.ConstantOf("value", *data), Arg(SymInts{})}), Arg(sizes)}));
+    return c.Give(
+        c.b.Call("aten.expand.default",
+                 {c.b.Call("aten.reshape.default", {c.ConstantOf("value", *data), Arg(SymInts{})}), Arg(sizes)}));
   }
   c.Give(c.b.Full(sizes, value, dtype));
 }
@@ -195,7 +196,8 @@ void Expand(Call& c) {
     const auto from_end = rank - d;
     const bool given = from_end <= sizes.size(), has = from_end <= static_cast<size_t>(x->rank());
     const IntOrValue size = given ? sizes[sizes.size() - from_end] : IntOrValue(1);
-    to[d] = size == IntOrValue(1) && has ? c.b.Size(x, static_cast<int>(static_cast<size_t>(x->rank()) - from_end)) : size;
+    to[d] =
+        size == IntOrValue(1) && has ? c.b.Size(x, static_cast<int>(static_cast<size_t>(x->rank()) - from_end)) : size;
   }
   c.Give(c.b.Call("aten.expand.default", {x, Arg(to)}));
 }
@@ -244,7 +246,11 @@ void ScatterElements(Call& c) {
   Value* at = FromFront(c, c.in(1), x, axis);
   const std::string how = c.text("reduction", "none");
   if (how == "none") return c.Give(c.b.Call("aten.scatter.src", {x, axis, at, c.in(2)}));
-  const char* reduce = how == "add" ? "sum" : how == "mul" ? "prod" : how == "max" ? "amax" : how == "min" ? "amin" : nullptr;
+  const char* reduce = how == "add"   ? "sum"
+                       : how == "mul" ? "prod"
+                       : how == "max" ? "amax"
+                       : how == "min" ? "amin"
+                                      : nullptr;
   if (!reduce) return c.Wrong("an unknown reduction");
   c.Give(c.b.Call("aten.scatter_reduce.two", {x, axis, at, c.in(2), reduce}));
 }
@@ -316,7 +322,8 @@ void Slice(Call& c) {
     if (steps[i] != -1 || !plain(starts[i]) || !plain(ends[i])) return c.Refuse("with a negative step other than -1");
     const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
     const bool from_end = starts[i].constant == -1 || (size && starts[i].constant >= *size - 1);
-    const bool to_start = ends[i].constant <= -std::numeric_limits<int32_t>::max() || (size && ends[i].constant < -*size);
+    const bool to_start =
+        ends[i].constant <= -std::numeric_limits<int32_t>::max() || (size && ends[i].constant < -*size);
     if (!size && (!from_end || !to_start)) return c.Refuse("of a part of a dynamic dim, backwards");
     if (!from_end || !to_start) {
       const auto front = [&](int64_t v) { return v < 0 ? v + *size : v; };
@@ -446,9 +453,7 @@ void SpaceToDepth(Call& c) {
   c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, c.b.Mul(channels, block * block), h, w})}));
 }
 
-void NonZero(Call& c) {
-  c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzero.default", {c.in(0)})}));
-}
+void NonZero(Call& c) { c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzero.default", {c.in(0)})})); }
 
 constexpr Row kRows[] = {
     {"Concat", Concat, 4},
