@@ -1,6 +1,7 @@
 // What rows read their nodes with, and how a row is found.
 #include "importers/onnx/lowering.h"
 
+#include <algorithm>
 #include <cstring>
 #include "base/floats.h"
 
@@ -11,6 +12,9 @@
 
 namespace slipway::importers::onnx_in {
 namespace {
+
+// Numbers that are read of data one by one.
+constexpr int64_t kMostElements = 64;
 
 template <typename T>
 double Read(const std::string& bytes) {
@@ -65,16 +69,25 @@ std::optional<Elements> Call::elements(size_t i) {
 
 SymInts Call::ints(size_t i, std::string_view what) {
   if (auto e = elements(i)) return std::move(e->values);
-  Refuse(text::StrCat("with ", what, " that the program computes of its data"));
-  return {};
+  // Numbers of the data, which a run reads.
+  Value* v = in(i);
+  const auto count = v->rank() == 0 ? 1 : v->rank() == 1 ? v->sizes()[0].constant() : std::nullopt;
+  if (!count || *count > kMostElements || (v->dtype() != DType::kInt64 && v->dtype() != DType::kInt32)) {
+    Refuse(text::StrCat("with ", what, " whose number the program computes"));
+    return {};
+  }
+  SymInts out;
+  for (int64_t k = 0; k < *count; ++k)
+    out.emplace_back(b.Call("aten.item.default", {v->rank() == 0 ? v : b.Call("aten.select.int", {v, 0, k})}));
+  return out;
 }
 
 Ints Call::constants(size_t i, std::string_view what) {
+  const auto e = elements(i);
   Ints out;
-  for (const IntOrValue& x : ints(i, what)) {
-    if (x.value) Refuse(text::StrCat("with ", what, " that the program computes"));
-    out.push_back(x.constant);
-  }
+  for (const IntOrValue& x : e ? e->values : SymInts()) out.push_back(x.constant);
+  if (!e || std::any_of(e->values.begin(), e->values.end(), [](const IntOrValue& x) { return x.value != nullptr; }))
+    Refuse(text::StrCat("with ", what, " that the program computes"));
   return out;
 }
 
