@@ -12,6 +12,7 @@
 #include "ir/ops/op_table.h"
 #include "onnx/checker.h"
 #include "onnx/defs/schema.h"
+#include "onnx/inliner/inliner.h"
 #include "onnx/shape_inference/implementation.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/onnx_graph_internal.h"
@@ -229,6 +230,38 @@ class Assigner {
 };
 
 }  // namespace
+
+absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(std::string_view, int)>& keep) {
+  RETURN_IF_ERROR(Calls(model).Check(model));
+  if (!KnowsOpsets(model)) return absl::OkStatus();
+  int opset = 1;
+  for (const onnx::OperatorSetIdProto& o : model.opset_import())
+    if (o.domain().empty() || o.domain() == "ai.onnx") opset = static_cast<int>(o.version());
+  try {
+    if (model.functions_size() > 0) onnx::inliner::InlineLocalFunctions(model);
+    // Bodies have functions in them.
+    for (int depth = 0; depth < kMostNested; ++depth) {
+      std::set<std::string> types;
+      for (const onnx::NodeProto& n : model.graph().node()) {
+        if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep(n.op_type(), opset)) continue;
+        const onnx::OpSchema* schema = FindSchema(n.op_type(), opset);
+        if (schema && (schema->HasFunction() || schema->HasContextDependentFunction())) types.insert(n.op_type());
+      }
+      if (types.empty()) break;
+      Register(model);
+      onnx::inliner::FunctionIdVector ids;
+      for (const std::string& type : types) ids.emplace_back("", type);
+      const int before = model.graph().node_size();
+      const std::shared_lock lock(RegistryMutex());
+      onnx::inliner::InlineSelectedFunctions(model, *onnx::inliner::FunctionIdSet::Create(std::move(ids)),
+                                             onnx::OpSchemaRegistry::Instance());
+      if (model.graph().node_size() == before) break;  // what the types at hand have no body for
+    }
+  } catch (const std::exception& e) {
+    return Invalid(text::StrCat("ONNX's inliner: ", e.what()));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status InferTypes(Program& p, bool afresh) {
   ASSIGN_OR_RETURN(onnx::ModelProto model, Skeleton(p));

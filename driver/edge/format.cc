@@ -26,7 +26,6 @@
 #include "importers/native/native_file.h"
 #include "importers/npy/npy.h"
 #include "importers/onnx/onnx.h"
-#include "importers/onnx/to_aten.h"
 #include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/digest.h"
@@ -357,10 +356,11 @@ absl::Status Unknown(const Source& source) {
 }
 
 // An ONNX model in ATen's operators.
-absl::StatusOr<ir::Archive> OnnxArchive(const Format& format, const Source& source) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, format.onnx_graph(source));
-  if (absl::Status s = importers::OnnxToAten(*program); !s.ok())
-    return absl::IsUnimplemented(s) ? WithHelp(s, "slipway inspect, diff, run and verify take the model as it is") : s;
+absl::StatusOr<ir::Archive> OnnxArchive(const Source& source) {
+  auto read = importers::ReadOnnxProgram(source.file);
+  if (absl::IsUnimplemented(read.status()))
+    return WithHelp(read.status(), "slipway inspect, diff, run and verify take the model as it is");
+  ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, std::move(read));
   RETURN_IF_ERROR(ir::Verify(*program));
   ir::Archive archive;
   archive.producer = "ONNX model";
@@ -396,7 +396,7 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
-  if ((*format)->onnx_graph) return OnnxArchive(**format, source);
+  if ((*format)->onnx_graph) return OnnxArchive(source);
   if (!(*format)->programs)
     return WithHelp(absl::UnimplementedError(text::StrCat(
                         source.path, ": a ", (*format)->title,

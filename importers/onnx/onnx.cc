@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "importers/onnx/to_aten.h"
 #include "base/text.h"
 #include "io/io_error.h"
 #include "ir/tensor.h"
@@ -97,7 +98,8 @@ class Importer {
  public:
   explicit Importer(std::shared_ptr<io::MappedFile> file) : file_(std::move(file)), data_(file_->data()) {}
 
-  absl::StatusOr<OnnxModel> Read() {
+  // `inlined`: functions that the importer does not understand are replaced by their bodies.
+  absl::StatusOr<OnnxModel> Read(bool inlined) {
     ASSIGN_OR_RETURN(const std::string skeleton, Model());
     onnx::ModelProto model;
     google::protobuf::io::ArrayInputStream bytes(skeleton.data(), static_cast<int>(skeleton.size()));
@@ -105,6 +107,7 @@ class Importer {
     if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
       return Malformed("or nested too deeply");
     if (!model.has_graph()) return Malformed("without a graph");
+    if (inlined) RETURN_IF_ERROR(onnx_model::InlineFunctions(model, UnderstandsOnnx));
     ASSIGN_OR_RETURN(const auto weights, Weights(model.graph()));
     OnnxModel out;
     ASSIGN_OR_RETURN(out.program,
@@ -273,6 +276,14 @@ bool LooksLikeOnnx(const io::MappedFile& file) {
   return fields.good() && graph && version;
 }
 
-absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) { return Importer(file).Read(); }
+absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) {
+  return Importer(file).Read(/*inlined=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file) {
+  ASSIGN_OR_RETURN(OnnxModel model, Importer(file).Read(/*inlined=*/true));
+  RETURN_IF_ERROR(OnnxToAten(*model.program));
+  return std::move(model.program);
+}
 
 }  // namespace slipway::importers

@@ -14,6 +14,8 @@
 
 namespace slipway::importers {
 
+bool UnderstandsOnnx(std::string_view type, int opset) { return onnx_in::FindRow("", type, opset) != nullptr; }
+
 absl::Status OnnxToAten(ir::Program& p) {
   ASSIGN_OR_RETURN(const onnx::ModelProto frame, onnx_model::FrameOf(p));
   std::map<std::string, int> opsets;

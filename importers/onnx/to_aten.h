@@ -2,6 +2,8 @@
 #ifndef SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_
 #define SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_
 
+#include <string_view>
+
 #include "absl/status/status.h"
 #include "ir/graph.h"
 
@@ -13,6 +15,9 @@ namespace slipway::importers {
 // Unimplemented naming every operator, and every form of one, that has no lowering, a node of each; InvalidArgument for
 // nodes that contradict their operator's rules.
 absl::Status OnnxToAten(ir::Program& p);
+
+// Whether there is a lowering of an operator of ONNX's own at an opset.
+bool UnderstandsOnnx(std::string_view type, int opset);
 
 }  // namespace slipway::importers
 
