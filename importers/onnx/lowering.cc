@@ -17,14 +17,18 @@ namespace {
 constexpr int64_t kMostElements = 64;
 
 template <typename T>
-double Read(const std::string& bytes) {
-  T x;
-  std::memcpy(&x, bytes.data(), sizeof x);
-  return static_cast<double>(x);
+std::vector<double> Read(const std::string& bytes) {
+  std::vector<double> out(bytes.size() / sizeof(T));
+  for (size_t i = 0; i < out.size(); ++i) {
+    T x;
+    std::memcpy(&x, bytes.data() + i * sizeof x, sizeof x);
+    out[i] = static_cast<double>(x);
+  }
+  return out;
 }
 
-// The one element of a tensor; nothing for types that no row asks numbers of.
-std::optional<double> NumberOf(const std::string& bytes, DType t) {
+// Nothing for types that no row asks numbers of.
+std::optional<std::vector<double>> NumbersOf(const std::string& bytes, DType t) {
   switch (t) {
     case DType::kFloat32: return Read<float>(bytes);
     case DType::kFloat64: return Read<double>(bytes);
@@ -69,8 +73,11 @@ std::optional<Elements> Call::elements(size_t i) {
 
 SymInts Call::ints(size_t i, std::string_view what) {
   if (auto e = elements(i)) return std::move(e->values);
-  // Numbers of the data, which a run reads.
-  Value* v = in(i);
+  return ints_of(in(i), what);
+}
+
+// Numbers of the data, which a run reads.
+SymInts Call::ints_of(Value* v, std::string_view what) {
   const auto count = v->rank() == 0 ? 1 : v->rank() == 1 ? v->sizes()[0].constant() : std::nullopt;
   if (!count || *count > kMostElements || (v->dtype() != DType::kInt64 && v->dtype() != DType::kInt32)) {
     Refuse(text::StrCat("with ", what, " whose number the program computes"));
@@ -91,13 +98,18 @@ Ints Call::constants(size_t i, std::string_view what) {
   return out;
 }
 
-std::optional<double> Call::number(size_t i) {
+std::optional<std::vector<double>> Call::numbers(size_t i) {
   if (!has(i)) return std::nullopt;
   Value* v = opt_in(i);
   const ir::TensorRef* t = v ? graph_.Stored(v) : nullptr;
-  if (!t || t->numel() != 1) return std::nullopt;
+  if (!t || t->numel() > kMostElements) return std::nullopt;
   const auto bytes = ir::ReadDense(*t);
-  return bytes.ok() ? NumberOf(*bytes, t->dtype) : std::nullopt;
+  return bytes.ok() ? NumbersOf(*bytes, t->dtype) : std::nullopt;
+}
+
+std::optional<double> Call::number(size_t i) {
+  const auto all = numbers(i);
+  return all && all->size() == 1 ? std::optional<double>((*all)[0]) : std::nullopt;
 }
 
 const ir::NamedArg* Call::Find(std::string_view name) const {
@@ -199,7 +211,8 @@ void Call::Wrong(std::string_view what) {
 const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
   if (!domain.empty()) return nullptr;
   const Row* best = nullptr;
-  for (const absl::Span<const Row> rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows()})
+  for (const absl::Span<const Row> rows :
+       {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows()})
     for (const Row& row : rows)
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   return best;

@@ -65,9 +65,12 @@ class Call {
   std::optional<Elements> elements(size_t i);
   // The same of an input that must have them: sizes, axes. `what` names it in the refusal.
   SymInts ints(size_t i, std::string_view what);
+  // The same of a tensor that was made of an input.
+  SymInts ints_of(Value* v, std::string_view what);
   // The same as constants.
   Ints constants(size_t i, std::string_view what);
-  // The value of a constant input of one element.
+  // The elements of a constant input, and of one of one element.
+  std::optional<std::vector<double>> numbers(size_t i);
   std::optional<double> number(size_t i);
 
   // ---- Attributes, by name
@@ -94,6 +97,7 @@ class Call {
   Value* Constant(double number, DType dtype);                // 0-d
   Value* ConstantOf(std::string_view name, ir::TensorRef t);  // a tensor that the program stores
   Value* TensorOf(const Elements& e);
+  Value* TensorOf(const SymInts& sizes) { return TensorOf(Elements{sizes}); }
 
   // A form of the operator that there is no lowering for: `what` follows the operator's name.
   void Refuse(std::string_view what);
@@ -131,6 +135,7 @@ absl::Span<const Row> ActivationRows();
 absl::Span<const Row> ShapeRows();
 absl::Span<const Row> NnRows();
 absl::Span<const Row> ReductionRows();
+absl::Span<const Row> ResampleRows();
 
 }  // namespace slipway::importers::onnx_in
 

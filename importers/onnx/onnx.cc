@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "importers/onnx/to_aten.h"
 #include "base/text.h"
+#include "importers/onnx/to_aten.h"
 #include "io/io_error.h"
 #include "ir/tensor.h"
 #include "onnx/onnx_pb.h"

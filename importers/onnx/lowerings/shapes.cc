@@ -95,6 +95,26 @@ void Dropout(Call& c) {
   if (c.wants(1)) c.Give(1, c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool));
 }
 
+// A shape that is data: a 0 becomes the input's size, and -1 what is left.
+void ReshapeByData(Call& c, Value* x, bool zeros) {
+  Value* to = c.b.Cast(c.in(1), DType::kInt64);
+  const auto rank = to->rank() == 1 ? to->sizes()[0].constant() : std::nullopt;
+  if (!rank) return c.Refuse("with a shape whose number the program computes");
+  if (!zeros) {
+    SymInts own = c.b.SizesOf(x);
+    own.resize(static_cast<size_t>(*rank), IntOrValue(1));
+    to = c.b.Call("aten.where.self", {c.b.Call("aten.eq.Scalar", {to, 0}), c.TensorOf(own), to});
+  }
+  Value* open = c.b.Call("aten.eq.Scalar", {to, -1});
+  Value* known = c.b.Call("aten.prod.default", {c.b.Call("aten.where.self", {open, c.Constant(1, DType::kInt64), to})});
+  Value* left =
+      c.b.Call("aten.div.Tensor_mode",
+               {c.b.ScalarTensor(Arg(c.b.Numel(x)), DType::kInt64), c.b.Call("aten.clamp.default", {known, 1})},
+               {{"rounding_mode", "trunc"}});
+  const SymInts sizes = c.ints_of(c.b.Call("aten.where.self", {open, left, to}), "a shape");
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
+}
+
 void Reshape(Call& c) {
   if (auto e = c.elements(0)) {  // between a scalar and a list of one
     const auto to = c.elements(1);
@@ -105,8 +125,9 @@ void Reshape(Call& c) {
     if (to && to->values.size() == 1 && to->values[0] == IntOrValue(-1)) return c.Give(*std::move(e));
   }
   Value* x = c.in(0);
-  SymInts sizes = c.ints(1, "a shape");
   const bool zeros = c.integer("allowzero", 0) != 0;
+  if (!c.elements(1)) return ReshapeByData(c, x, zeros);
+  SymInts sizes = c.ints(1, "a shape");
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d].value || sizes[d].constant != 0 || zeros) continue;
     if (static_cast<int>(d) >= x->rank()) return c.Wrong("a size of 0 stands for one that the input does not have");
@@ -186,8 +207,23 @@ void Squeeze(Call& c) {
   c.Give(dims.empty() ? x : c.b.Call("aten.squeeze.dims", {x, Arg(dims)}));
 }
 
+// A shape that is data: where it says 1, the input's size stays.
+void ExpandByData(Call& c, Value* x) {
+  Value* to = c.b.Cast(c.in(1), DType::kInt64);
+  const auto given = to->rank() == 1 ? to->sizes()[0].constant() : std::nullopt;
+  if (!given) return c.Refuse("with a shape whose number the program computes");
+  SymInts own = c.b.SizesOf(x), front;
+  const auto rank = std::max<size_t>(static_cast<size_t>(*given), own.size());
+  if (rank > static_cast<size_t>(*given))
+    to = c.b.Call("aten.constant_pad_nd.default", {to, Arg(Ints{static_cast<int64_t>(rank) - *given, 0}), 1});
+  own.insert(own.begin(), rank - own.size(), IntOrValue(1));
+  to = c.b.Call("aten.where.self", {c.b.Call("aten.eq.Scalar", {to, 1}), c.TensorOf(own), to});
+  c.Give(c.b.Call("aten.expand.default", {x, Arg(c.ints_of(to, "a shape"))}));
+}
+
 void Expand(Call& c) {
   Value* x = c.in(0);
+  if (!c.elements(1)) return ExpandByData(c, x);
   const SymInts sizes = c.ints(1, "a shape");
   // Both are broadcast: a size of 1 keeps the input's.
   const size_t rank = std::max(sizes.size(), static_cast<size_t>(x->rank()));
