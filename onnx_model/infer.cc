@@ -229,6 +229,25 @@ class Assigner {
   }
 };
 
+// The operators of a list of nodes and of the graphs in them that ONNX defines by others and nobody understands. Their
+// attributes that are left out get the schema's defaults, which the inliner does not put into bodies.
+void FindFunctions(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int opset,
+                   const std::function<bool(std::string_view, int)>& keep, std::set<std::string>& types) {
+  for (onnx::NodeProto& n : nodes) {
+    for (onnx::AttributeProto& a : *n.mutable_attribute())
+      if (a.has_g()) FindFunctions(*a.mutable_g()->mutable_node(), opset, keep, types);
+    if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep(n.op_type(), opset)) continue;
+    const onnx::OpSchema* schema = FindSchema(n.op_type(), opset);
+    if (!schema || (!schema->HasFunction() && !schema->HasContextDependentFunction())) continue;
+    types.insert(n.op_type());
+    for (const auto& [name, attribute] : schema->attributes()) {
+      if (attribute.default_value.type() == onnx::AttributeProto::UNDEFINED) continue;
+      const auto same = [&name = name](const onnx::AttributeProto& a) { return a.name() == name; };
+      if (std::none_of(n.attribute().begin(), n.attribute().end(), same)) *n.add_attribute() = attribute.default_value;
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(std::string_view, int)>& keep) {
@@ -242,11 +261,7 @@ absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(s
     // Bodies have functions in them.
     for (int depth = 0; depth < kMostNested; ++depth) {
       std::set<std::string> types;
-      for (const onnx::NodeProto& n : model.graph().node()) {
-        if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep(n.op_type(), opset)) continue;
-        const onnx::OpSchema* schema = FindSchema(n.op_type(), opset);
-        if (schema && (schema->HasFunction() || schema->HasContextDependentFunction())) types.insert(n.op_type());
-      }
+      FindFunctions(*model.mutable_graph()->mutable_node(), opset, keep, types);
       if (types.empty()) break;
       Register(model);
       onnx::inliner::FunctionIdVector ids;

@@ -211,8 +211,8 @@ void Call::Wrong(std::string_view what) {
 const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
   if (!domain.empty()) return nullptr;
   const Row* best = nullptr;
-  for (const absl::Span<const Row> rows :
-       {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows()})
+  for (const absl::Span<const Row> rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(),
+                                           ResampleRows(), IndexingRows(), DetectionRows()})
     for (const Row& row : rows)
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   return best;

@@ -136,6 +136,8 @@ absl::Span<const Row> ShapeRows();
 absl::Span<const Row> NnRows();
 absl::Span<const Row> ReductionRows();
 absl::Span<const Row> ResampleRows();
+absl::Span<const Row> IndexingRows();
+absl::Span<const Row> DetectionRows();
 
 }  // namespace slipway::importers::onnx_in
 

@@ -113,7 +113,8 @@ void ConvTranspose(Call& c) {
       if (shape && at >= shape->size()) return c.Wrong("an output_shape of another rank");
       const int64_t out = shape ? (*shape)[at] : *size * w.strides[d];
       const int64_t all = w.strides[d] * (*size - 1) + more[d] + (w.kernel[d] - 1) * w.dilations[d] + 1 - out;
-      w.begins[d] = automatic == "SAME_UPPER" ? all / 2 : all - all / 2;
+      // A shape larger than what the input reaches is filled up behind.
+      w.begins[d] = all < 0 ? 0 : automatic == "SAME_UPPER" ? all / 2 : all - all / 2;
       w.ends[d] = all - w.begins[d];
     }
   } else if (const auto pads = c.integers("pads"); pads && automatic == "NOTSET") {
@@ -171,11 +172,17 @@ void InstanceNorm(Call& c) {
 void LayerNorm(Call& c) {
   Value* x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", -1), x->rank());
-  if (c.wants(1) || c.wants(2)) return c.Refuse("with mean and deviation as results");
   if (!c.ok()) return;
   SymInts shape;
-  for (int d = static_cast<int>(axis); d < x->rank(); ++d) shape.push_back(c.b.Size(x, d));
+  Ints dims;
+  for (int d = static_cast<int>(axis); d < x->rank(); ++d) shape.push_back(c.b.Size(x, d)), dims.push_back(d);
   Value *scale = c.in(1), *bias = c.opt_in(2);
+  if (c.wants(1) || c.wants(2)) {
+    Value* wide = c.b.Cast(x, c.dtype("stash_type", DType::kFloat32));
+    Value* variance = c.b.Call("aten.var.correction", {wide, Arg(dims)}, {{"correction", 0}, {"keepdim", true}});
+    c.Give(1, c.b.Call("aten.mean.dim", {wide, Arg(dims), true}));
+    c.Give(2, c.b.Call("aten.rsqrt.default", {c.b.Call("aten.add.Scalar", {variance, c.real("epsilon", 1e-5)})}));
+  }
   const auto same = [&](Value* v) { return v->rank() == static_cast<int>(shape.size()); };
   if (same(scale) && (!bias || same(bias)))
     return c.Give(
@@ -197,9 +204,15 @@ void RmsNorm(Call& c) {
 
 // Scale and bias were of groups before opset 21 and are of channels since.
 void GroupNorm(Call& c) {
-  if (c.opset < 21) return c.Refuse("before opset 21");
-  c.Give(c.b.Call("aten.group_norm.default",
-                  {c.in(0), c.integer("num_groups", 1), c.in(1), c.in(2), c.real("epsilon", 1e-5), false}));
+  Value *x = c.in(0), *scale = c.in(1), *bias = c.in(2);
+  const int64_t groups = c.integer("num_groups", 1);
+  if (c.opset < 21 && c.ok()) {
+    const auto channels = x->rank() > 1 ? x->sizes()[1].constant() : std::nullopt;
+    if (!channels || groups < 1 || *channels % groups != 0)
+      return c.Wrong("channels that are no multiple of the groups");
+    for (Value** v : {&scale, &bias}) *v = c.b.Call("aten.repeat_interleave.self_int", {*v, *channels / groups, 0});
+  }
+  c.Give(c.b.Call("aten.group_norm.default", {x, groups, scale, bias, c.real("epsilon", 1e-5), false}));
 }
 
 void LpNorm(Call& c) {
@@ -214,41 +227,192 @@ void LpNorm(Call& c) {
 
 // ---- Pools
 
+// What begins every pool: the input and its window.
+std::optional<Window> PoolWindow(Call& c, Value* x) {
+  const auto kernel = c.integers("kernel_shape");
+  if (!kernel || kernel->empty() || kernel->size() > 3 || x->rank() != static_cast<int>(kernel->size()) + 2) {
+    c.Wrong("a kernel_shape of another rank");
+    return std::nullopt;
+  }
+  return WindowOf(c, x, *kernel);
+}
+// Whether ATen's pools cannot pad as the window does.
+bool PadsOtherwise(const Window& w) {
+  bool wide = !w.symmetric();
+  for (size_t d = 0; d < w.kernel.size(); ++d) wide = wide || 2 * w.begins[d] > w.kernel[d];
+  return wide;
+}
+std::string PoolName(const char* kind, const Window& w) { return kind + std::to_string(w.kernel.size()) + "d.default"; }
+
+// ATen's indices are of one image of one channel; ONNX's are of the whole tensor, and with storage_order 1 count the
+// first spatial dim fastest.
+Value* IndicesOfTensor(Call& c, Value* at, Value* x, const Value* out) {
+  const int rank = x->rank();
+  if (c.integer("storage_order", 0) != 0) {
+    Value *rest = at, *sum = nullptr;
+    IntOrValue step = 1;
+    Values places(static_cast<size_t>(rank), nullptr);
+    for (int d = rank; d-- > 2;) {
+      const Arg size(c.b.Size(x, d));
+      places[static_cast<size_t>(d)] = c.b.Call("aten.remainder.Scalar", {rest, size});
+      rest = c.b.Call("aten.div.Scalar_mode", {rest, size}, {{"rounding_mode", "floor"}});
+    }
+    for (int d = 2; d < rank; ++d) {
+      Value* part = c.b.Call("aten.mul.Scalar", {places[static_cast<size_t>(d)], Arg(step)});
+      sum = sum ? c.b.Call("aten.add.Tensor", {sum, part}) : part;
+      step = c.b.Mul(step, c.b.Size(x, d));
+    }
+    at = sum;
+  }
+  IntOrValue image = 1;
+  for (int d = 2; d < rank; ++d) image = c.b.Mul(image, c.b.Size(x, d));
+  const IntOrValue channels = c.b.Size(x, 1), all = c.b.Mul(c.b.Size(x, 0), channels);
+  Value* first = c.b.Call("aten.mul.Scalar",
+                          {c.b.Call("aten.arange.default", {Arg(all)}, {{"dtype", Arg(DType::kInt64)}}), Arg(image)});
+  SymInts shape(static_cast<size_t>(out->rank()), IntOrValue(1));
+  shape[0] = c.b.Size(x, 0), shape[1] = channels;
+  return c.b.Call("aten.add.Tensor", {at, c.b.Call("aten.reshape.default", {first, Arg(shape)})});
+}
+
 void MaxPool(Call& c) {
   Value* x = c.in(0);
-  const auto kernel = c.integers("kernel_shape");
-  if (!kernel || kernel->empty() || kernel->size() > 3 || x->rank() != static_cast<int>(kernel->size()) + 2)
-    return c.Wrong("a kernel_shape of another rank");
-  if (c.wants(1)) return c.Refuse("with indices as a result");
-  auto w = WindowOf(c, x, *kernel);
+  auto w = PoolWindow(c, x);
   if (!w) return;
-  bool wide = !w->symmetric();
-  for (size_t d = 0; d < kernel->size(); ++d) wide = wide || 2 * w->begins[d] > (*kernel)[d];
-  if (wide) {
+  const bool ceil = c.integer("ceil_mode", 0) != 0;
+  if (c.wants(1)) {
+    if (PadsOtherwise(*w) || !ir::IsFloating(x->dtype()) || w->kernel.size() > 2)
+      return c.Refuse("with indices as a result and pads that differ, of integers or in three dims");
+    Value* image = w->kernel.size() == 1 ? c.b.Call("aten.unsqueeze.default", {x, 2}) : x;
+    const auto two = [&](Ints v, int64_t one) { return v.size() == 1 ? Ints{one, v[0]} : v; };
+    Values out = c.b.CallMulti("aten.max_pool2d_with_indices.default",
+                               {image, Arg(two(w->kernel, 1)), Arg(two(w->strides, 1)), Arg(two(w->begins, 0)),
+                                Arg(two(w->dilations, 1)), ceil});
+    if (!c.ok()) return;
+    for (Value*& v : out) v = image == x ? v : c.b.Call("aten.squeeze.dims", {v, Arg(Ints{2})});
+    c.Give(0, out[0]);
+    return c.Give(1, IndicesOfTensor(c, out[1], x, out[0]));
+  }
+  if (PadsOtherwise(*w)) {
     if (!ir::IsFloating(x->dtype())) return c.Refuse("of integers with pads that differ");
     x = Padded(c, x, &*w, -std::numeric_limits<double>::infinity());
   }
-  const std::string op = "aten.max_pool" + std::to_string(kernel->size()) + "d.default";
-  c.Give(c.b.Call(
-      op, {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), Arg(w->dilations), c.integer("ceil_mode", 0) != 0}));
+  c.Give(c.b.Call(PoolName("aten.max_pool", *w),
+                  {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), Arg(w->dilations), ceil}));
+}
+
+// The sum over windows, by a convolution of ones on each channel: what has dilations, or pads that ATen's pools do not
+// know. `counted`: the elements a window has.
+Value* SumOfWindows(Call& c, Value* x, const Window& w) {
+  Window own = w;
+  if (!own.symmetric()) x = Padded(c, x, &own, 0);
+  const auto channels = x->sizes()[1].constant();
+  if (!channels) {
+    c.Refuse("with dilations or pads that differ, of a dynamic number of channels");
+    return x;
+  }
+  SymInts shape = {IntOrValue(*channels), IntOrValue(1)};
+  for (int64_t k : w.kernel) shape.emplace_back(k);
+  return c.b.Call("aten.convolution.default",
+                  {x, c.b.Full(shape, Arg(1.0), x->dtype()), Arg(), Arg(own.strides), Arg(own.begins),
+                   Arg(own.dilations), false, Arg(Ints(w.kernel.size(), 0)), *channels});
 }
 
 void AveragePool(Call& c) {
   Value* x = c.in(0);
-  const auto kernel = c.integers("kernel_shape");
-  if (!kernel || kernel->empty() || kernel->size() > 3 || x->rank() != static_cast<int>(kernel->size()) + 2)
-    return c.Wrong("a kernel_shape of another rank");
-  auto w = WindowOf(c, x, *kernel);
+  auto w = PoolWindow(c, x);
   if (!w) return;
-  for (int64_t d : w->dilations)
-    if (d != 1) return c.Refuse("with dilations");
-  const bool count = c.integer("count_include_pad", 0) != 0;
-  bool wide = !w->symmetric();
-  for (size_t d = 0; d < kernel->size(); ++d) wide = wide || 2 * w->begins[d] > (*kernel)[d];
-  if (wide && !count) return c.Refuse("with pads that differ and are not counted");
-  if (wide) x = Padded(c, x, &*w, 0);
-  const std::string op = "aten.avg_pool" + std::to_string(kernel->size()) + "d.default";
-  c.Give(c.b.Call(op, {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), c.integer("ceil_mode", 0) != 0, count}));
+  const bool count = c.integer("count_include_pad", 0) != 0, ceil = c.integer("ceil_mode", 0) != 0;
+  const bool dilated = std::any_of(w->dilations.begin(), w->dilations.end(), [](int64_t d) { return d != 1; });
+  if (!dilated && PadsOtherwise(*w) && count && !ceil) x = Padded(c, x, &*w, 0);
+  if (dilated || PadsOtherwise(*w)) {
+    if (ceil) {
+      // As many more elements behind as the last window lacks; none of them is counted.
+      for (size_t d = 0; d < w->kernel.size(); ++d) {
+        const auto size = x->sizes()[d + 2].constant();
+        if (!size) return c.Refuse("with dilations or pads that differ, ceil_mode and dynamic dims");
+        const int64_t reach = (w->kernel[d] - 1) * w->dilations[d] + 1;
+        const int64_t over = (*size + w->begins[d] + w->ends[d] - reach) % w->strides[d];
+        if (over > 0) return c.Refuse("with dilations or pads that differ, and windows that reach over the end");
+      }
+    }
+    Value* sum = SumOfWindows(c, x, *w);
+    Value* ones = c.b.Full(c.b.SizesOf(x), Arg(1.0), x->dtype());
+    int64_t whole = 1;
+    for (int64_t k : w->kernel) whole *= k;
+    return c.Give(count ? c.b.Call("aten.div.Scalar", {sum, static_cast<double>(whole)})
+                        : c.b.Call("aten.div.Tensor", {sum, SumOfWindows(c, ones, *w)}));
+  }
+  c.Give(c.b.Call(PoolName("aten.avg_pool", *w), {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), ceil, count}));
+}
+
+// The p-norm of each window.
+void LpPool(Call& c) {
+  Value* x = c.in(0);
+  const double p = static_cast<double>(c.integer("p", 2));
+  auto w = PoolWindow(c, x);
+  if (!w) return;
+  if (c.integer("ceil_mode", 0) != 0) return c.Refuse("with ceil_mode");
+  Value* powers = c.b.Call("aten.pow.Tensor_Scalar", {c.b.Call("aten.abs.default", {x}), p});
+  c.Give(c.b.Call("aten.pow.Tensor_Scalar", {SumOfWindows(c, powers, *w), 1 / p}));
+}
+void GlobalLpPool(Call& c) {
+  Value* x = c.in(0);
+  const double p = static_cast<double>(c.integer("p", 2));
+  Ints dims;
+  for (int d = 2; d < x->rank(); ++d) dims.push_back(d);
+  if (dims.empty()) return c.Wrong("an input without spatial dims");
+  Value* powers = c.b.Call("aten.pow.Tensor_Scalar", {c.b.Call("aten.abs.default", {x}), p});
+  c.Give(c.b.Call("aten.pow.Tensor_Scalar", {c.b.Call("aten.sum.dim_IntList", {powers, Arg(dims), true}), 1 / p}));
+}
+
+// Each element over a power of the sum of squares around it, along channels.
+void Lrn(Call& c) {
+  Value* x = c.in(0);
+  const int64_t size = c.integer("size", 1);
+  if (x->rank() < 2 || size < 1 || size > (1 << 20)) return c.Wrong("no channels, or a size below 1");
+  Value* squares = c.b.Call("aten.mul.Tensor", {x, x});
+  Ints pads(2 * static_cast<size_t>(x->rank() - 1), 0);
+  pads[pads.size() - 2] = (size - 1) / 2, pads[pads.size() - 1] = size / 2;
+  Value* padded = c.b.Call("aten.constant_pad_nd.default", {squares, Arg(pads), 0.0});
+  Value* windows = c.b.Call("aten.unfold.default", {padded, 1, size, 1});
+  Value* sum = c.b.Call("aten.sum.dim_IntList", {windows, Arg(Ints{-1})});
+  sum = c.b.Call("aten.mul.Scalar", {sum, c.real("alpha", 1e-4) / static_cast<double>(size)});
+  sum = c.b.Call("aten.add.Scalar", {sum, c.real("bias", 1)});
+  c.Give(c.b.Call("aten.div.Tensor", {x, c.b.Call("aten.pow.Tensor_Scalar", {sum, c.real("beta", 0.75)})}));
+}
+
+void MaxUnpool(Call& c) {
+  Value *x = c.in(0), *at = c.in(1);
+  const auto w = PoolWindow(c, x);
+  if (!w) return;
+  SymInts sizes;
+  if (c.has(2)) {
+    sizes = c.ints(2, "a shape");
+  } else {
+    sizes = {c.b.Size(x, 0), c.b.Size(x, 1)};
+    for (size_t d = 0; d < w->kernel.size(); ++d)
+      sizes.push_back(c.b.Add(c.b.Mul(c.b.Sub(c.b.Size(x, static_cast<int>(d) + 2), 1), w->strides[d]),
+                              w->kernel[d] - w->begins[d] - w->ends[d]));
+  }
+  if (sizes.size() != static_cast<size_t>(x->rank())) return c.Wrong("a shape of another rank");
+  // Places count in the tensor without a shape, of which the result may be a larger form.
+  SymInts tight = sizes;
+  for (size_t d = 0; d < w->kernel.size(); ++d)
+    tight[d + 2] = c.b.Add(c.b.Mul(c.b.Sub(c.b.Size(x, static_cast<int>(d) + 2), 1), w->strides[d]),
+                           w->kernel[d] - w->begins[d] - w->ends[d]);
+  IntOrValue all = 1;
+  for (const IntOrValue& s : tight) all = c.b.Mul(all, s);
+  Value* flat = c.b.Full({all}, Arg(0.0), x->dtype());
+  const auto line = [&](Value* v) { return c.b.Call("aten.reshape.default", {v, Arg(Ints{-1})}); };
+  Value* out = c.b.Call("aten.scatter.src", {flat, 0, line(at), line(x)});
+  out = c.b.Call("aten.reshape.default", {out, Arg(tight)});
+  SymInts pads;
+  bool more = false;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    pads.emplace_back(0), pads.push_back(c.b.Sub(sizes[d], tight[d]));
+    more = more || !(pads.back() == IntOrValue(0));
+  }
+  c.Give(more ? c.b.Call("aten.constant_pad_nd.default", {out, Arg(pads), 0.0}) : out);
 }
 
 Ints Spatial(Value* x) {
@@ -273,13 +437,17 @@ constexpr Row kRows[] = {
     {"Einsum", Einsum},
     {"Gemm", Gemm, 7},
     {"GlobalAveragePool", GlobalAveragePool},
+    {"GlobalLpPool", GlobalLpPool, 2},
     {"GlobalMaxPool", GlobalMaxPool},
     {"GroupNormalization", GroupNorm},
     {"InstanceNormalization", InstanceNorm, 6},
     {"LayerNormalization", LayerNorm},
+    {"LRN", Lrn},
     {"LpNormalization", LpNorm},
+    {"LpPool", LpPool, 2},
     {"MatMul", MatMul},
     {"MaxPool", MaxPool},
+    {"MaxUnpool", MaxUnpool},
     {"RMSNormalization", RmsNorm},
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "importers/onnx/lowering.h"
 #include "ir/tensor.h"
 #include "onnx_model/onnx_graph.h"
@@ -90,7 +91,8 @@ void Identity(Call& c) {
 
 void Dropout(Call& c) {
   Value* x = c.in(0);
-  if (c.opset >= 12 && c.has(2) && c.number(2).value_or(1) != 0) return c.Refuse("in training mode");
+  const bool training = c.opset >= 12 && c.has(2) && c.number(2).value_or(1) != 0;
+  if (training && c.number(1).value_or(0.5) != 0) return c.Refuse("in training mode");
   c.Give(x);
   if (c.wants(1)) c.Give(1, c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool));
 }
@@ -261,60 +263,6 @@ void Gather(Call& c) {
   c.Give(c.b.Call("aten.index.Tensor", {x, Arg(indices)}));
 }
 
-// Negative indices count from the end, which ATen's gather and scatter do not know.
-Value* FromFront(Call& c, Value* indices, Value* x, int64_t axis) {
-  indices = c.b.Cast(indices, DType::kInt64);
-  const IntOrValue size = c.b.Size(x, static_cast<int>(axis));
-  Value* negative = c.b.Call("aten.lt.Scalar", {indices, 0});
-  return c.b.Call("aten.where.self", {negative, c.b.Call("aten.add.Scalar", {indices, Arg(size)}), indices});
-}
-
-void GatherElements(Call& c) {
-  Value* x = c.in(0);
-  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
-  if (c.ok()) c.Give(c.b.Call("aten.gather.default", {x, axis, FromFront(c, c.in(1), x, axis)}));
-}
-
-void ScatterElements(Call& c) {
-  Value* x = c.in(0);
-  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
-  if (!c.ok()) return;
-  Value* at = FromFront(c, c.in(1), x, axis);
-  const std::string how = c.text("reduction", "none");
-  if (how == "none") return c.Give(c.b.Call("aten.scatter.src", {x, axis, at, c.in(2)}));
-  const char* reduce = how == "add"   ? "sum"
-                       : how == "mul" ? "prod"
-                       : how == "max" ? "amax"
-                       : how == "min" ? "amin"
-                                      : nullptr;
-  if (!reduce) return c.Wrong("an unknown reduction");
-  c.Give(c.b.Call("aten.scatter_reduce.two", {x, axis, at, c.in(2), reduce}));
-}
-
-// The last dim of the indices are coordinates in the first dims of the data, behind the batch dims.
-void GatherND(Call& c) {
-  Value *x = c.in(0), *at = c.b.Cast(c.in(1), DType::kInt64);
-  if (c.integer("batch_dims", 0) != 0) return c.Refuse("with batch_dims");
-  if (at->rank() == 0) return c.Wrong("indices of rank 0");
-  const auto width = at->sizes().back().constant();
-  if (!width) return c.Refuse("with indices of a dynamic last size");
-  Values indices;
-  for (int64_t i = 0; i < *width; ++i) indices.push_back(c.b.Call("aten.select.int", {at, -1, i}));
-  c.Give(c.b.Call("aten.index.Tensor", {x, Arg(indices)}));
-}
-
-void ScatterND(Call& c) {
-  Value *x = c.in(0), *at = c.b.Cast(c.in(1), DType::kInt64);
-  const std::string how = c.text("reduction", "none");
-  if (how != "none" && how != "add") return c.Refuse("with a reduction other than add");
-  if (at->rank() == 0) return c.Wrong("indices of rank 0");
-  const auto width = at->sizes().back().constant();
-  if (!width) return c.Refuse("with indices of a dynamic last size");
-  Values indices;
-  for (int64_t i = 0; i < *width; ++i) indices.push_back(c.b.Call("aten.select.int", {at, -1, i}));
-  c.Give(c.b.Call("aten.index_put.default", {x, Arg(indices), c.in(2), how == "add"}));
-}
-
 // Starts, ends, axes and steps were attributes before opset 10.
 void Slice(Call& c) {
   SymInts starts, ends;
@@ -329,6 +277,8 @@ void Slice(Call& c) {
     starts = c.ints(1, "starts"), ends = c.ints(2, "ends");
     if (c.has(3)) axes = c.constants(3, "axes");
     if (c.has(4)) steps = c.constants(4, "steps");
+    if (std::count(steps.begin(), steps.end(), 0) > 0 || std::count(steps.begin(), steps.end(), INT64_MIN) > 0)
+      return c.Wrong("a step of 0");
   }
   if (!c.ok()) return;
   if (starts.size() != ends.size() || (axes && axes->size() != starts.size())) return c.Wrong("lists of other lengths");
@@ -337,7 +287,6 @@ void Slice(Call& c) {
   if (const auto e = c.elements(0);
       e && starts.size() == 1 && plain(starts[0]) && plain(ends[0]) && (!axes || (*axes)[0] == 0 || (*axes)[0] == -1)) {
     const auto n = static_cast<int64_t>(e->values.size()), step = steps[0];
-    if (step == 0) return c.Wrong("a step of 0");
     const auto from_front = [&](int64_t i) { return i < 0 ? (i < -n ? -1 : i + n) : i; };
     int64_t i = std::clamp<int64_t>(from_front(starts[0].constant), step < 0 ? -1 : 0, step < 0 ? n - 1 : n);
     const int64_t end = std::clamp<int64_t>(from_front(ends[0].constant), step < 0 ? -1 : 0, n);
@@ -354,20 +303,20 @@ void Slice(Call& c) {
       x = c.b.Call("aten.slice.Tensor", {x, axis, Arg(starts[i]), Arg(ends[i]), steps[i]});
       continue;
     }
-    // Backwards: all of it turned around, where it is all of it.
-    if (steps[i] != -1 || !plain(starts[i]) || !plain(ends[i])) return c.Refuse("with a negative step other than -1");
+    // Backwards: the part turned around, then every so many elements of it.
     const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
-    const bool from_end = starts[i].constant == -1 || (size && starts[i].constant >= *size - 1);
-    const bool to_start =
-        ends[i].constant <= -std::numeric_limits<int32_t>::max() || (size && ends[i].constant < -*size);
-    if (!size && (!from_end || !to_start)) return c.Refuse("of a part of a dynamic dim, backwards");
-    if (!from_end || !to_start) {
+    const bool known = size && plain(starts[i]) && plain(ends[i]);
+    const bool whole = plain(starts[i]) && plain(ends[i]) && starts[i].constant == -1 &&
+                       ends[i].constant <= -std::numeric_limits<int32_t>::max();
+    if (!known && !whole) return c.Refuse("of a part of a dynamic dim, backwards");
+    if (!whole) {
       const auto front = [&](int64_t v) { return v < 0 ? v + *size : v; };
       const int64_t last = std::clamp<int64_t>(front(starts[i].constant), -1, *size - 1);
-      const int64_t stop = to_start ? -1 : std::clamp<int64_t>(front(ends[i].constant), -1, *size - 1);
+      const int64_t stop = std::clamp<int64_t>(front(ends[i].constant), -1, *size - 1);
       x = c.b.Call("aten.slice.Tensor", {x, axis, std::min(stop + 1, last + 1), last + 1, 1});
     }
     x = c.b.Call("aten.flip.default", {x, Arg(Ints{axis})});
+    if (steps[i] != -1) x = c.b.Call("aten.slice.Tensor", {x, axis, 0, std::numeric_limits<int64_t>::max(), -steps[i]});
   }
   c.Give(x);
 }
@@ -394,10 +343,30 @@ void Split(Call& c) {
     for (size_t i = 0; i < parts.size(); ++i) c.Give(i, parts[i]);
 }
 
+// From tensors: as many elements as the quotient says, first + i * step each.
+void RangeOfData(Call& c) {
+  Value *start = c.in(0), *end = c.in(1), *step = c.in(2);
+  if (start->rank() != 0 || end->rank() != 0 || step->rank() != 0) return c.Wrong("limits that are no scalars");
+  const DType t = start->dtype(), wide = ir::IsFloating(t) ? DType::kFloat64 : DType::kInt64;
+  Value* span = c.b.Call("aten.sub.Tensor", {c.b.Cast(end, wide), c.b.Cast(start, wide)});
+  // The quotient rounded up, in whole numbers for integers.
+  Value* count =
+      ir::IsFloating(t)
+          ? c.b.Call("aten.ceil.default", {c.b.Call("aten.div.Tensor", {span, c.b.Cast(step, wide)})})
+          : c.b.Call("aten.neg.default",
+                     {c.b.Call("aten.div.Tensor_mode", {c.b.Call("aten.neg.default", {span}), c.b.Cast(step, wide)},
+                               {{"rounding_mode", "floor"}})});
+  count = c.b.Call("aten.clamp.default", {c.b.Cast(count, DType::kInt64), 0});
+  const SymInts n = c.ints_of(count, "a count");
+  if (n.size() != 1) return;
+  Value* i = c.b.Cast(c.b.Call("aten.arange.default", {Arg(n[0])}, {{"dtype", Arg(DType::kInt64)}}), t);
+  c.Give(c.b.Cast(c.b.Call("aten.add.Tensor", {start, c.b.Call("aten.mul.Tensor", {i, step})}), t));
+}
+
 void Range(Call& c) {
   const auto start = c.elements(0), end = c.elements(1), step = c.elements(2);
-  if (!start || !end || !step || step->values[0].value || step->values[0].constant == 0)
-    return c.Refuse("of numbers that are no sizes");
+  if (!start || !end || !step || step->values.size() != 1 || step->values[0].value || step->values[0].constant == 0)
+    return RangeOfData(c);
   c.Give(c.b.Call("aten.arange.start_step", {Arg(start->values[0]), Arg(end->values[0]), Arg(step->values[0])},
                   {{"dtype", Arg(start->dtype)}}));
 }
@@ -405,11 +374,41 @@ void Range(Call& c) {
 void Trilu(Call& c) {
   IntOrValue k = 0;
   if (c.has(1)) {
-    const Ints given = c.constants(1, "a diagonal");
+    const SymInts given = c.ints(1, "a diagonal");
     if (given.size() != 1) return c.Wrong("a diagonal of other than one number");
     k = given[0];
   }
   c.Give(c.b.Call(c.integer("upper", 1) != 0 ? "aten.triu.default" : "aten.tril.default", {c.in(0), Arg(k)}));
+}
+
+// The tensor whose elements along each dim are those that the mode repeats; nothing where a size or a pad is dynamic.
+std::optional<Value*> PadBySelection(Call& c, Value* x, const SymInts& pads, const std::string& mode) {
+  const auto rank = static_cast<size_t>(x->rank());
+  constexpr int64_t kMost = 1 << 20;
+  for (size_t d = 0; d < rank; ++d) {
+    const auto size = x->sizes()[d].constant();
+    if (pads[d].value || pads[rank + d].value || (!size && (pads[d].constant != 0 || pads[rank + d].constant != 0)))
+      return std::nullopt;
+    if (pads[d].constant > kMost || pads[rank + d].constant > kMost || (size && *size > kMost)) return std::nullopt;
+  }
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t before = pads[d].constant, behind = pads[rank + d].constant;
+    if (before == 0 && behind == 0) continue;
+    const int64_t n = *x->sizes()[d].constant();
+    if (n < 1 || (mode == "reflect" && n < 2)) return std::nullopt;
+    std::vector<int64_t> from;
+    for (int64_t i = -before; i < n + behind; ++i) {
+      const int64_t period = 2 * (n - 1), around = period > 0 ? ((i % period) + period) % period : 0;
+      from.push_back(mode == "edge"      ? std::clamp<int64_t>(i, 0, n - 1)
+                     : mode == "reflect" ? (around < n ? around : period - around)
+                                         : ((i % n) + n) % n);
+    }
+    const auto count = static_cast<int64_t>(from.size());
+    x = c.b.Call(
+        "aten.index_select.default",
+        {x, static_cast<int64_t>(d), c.ConstantOf("places", ir::OwnedTensor(DType::kInt64, {count}, BytesOf(from)))});
+  }
+  return x;
 }
 
 // Pads were an attribute before opset 11: all begins, then all ends.
@@ -418,15 +417,15 @@ void Pad(Call& c) {
   const auto rank = static_cast<size_t>(x->rank());
   SymInts given;
   double value = 0;
+  bool computed = false;
   if (c.opset < 11) {
     if (const auto pads = c.integers("pads")) given.assign(pads->begin(), pads->end());
     value = c.real("value", 0);
   } else {
     given = c.ints(1, "pads");
     if (c.has(2)) {
-      const auto number = c.number(2);
-      if (!number) return c.Refuse("with a value that the program computes");
-      value = *number;
+      computed = !c.number(2);
+      value = c.number(2).value_or(0);
     }
   }
   SymInts pads(2 * rank, IntOrValue(0));
@@ -452,12 +451,22 @@ void Pad(Call& c) {
   }
   backwards.resize(used);
   if (backwards.empty()) return c.Give(x);
-  if (mode == "constant") return c.Give(c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), value}));
+  if (mode == "constant" && !computed)
+    return c.Give(c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), value}));
+  if (mode == "constant") {  // a value that is data, where ones that are padded say so
+    Value* ones = c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool);
+    return c.Give(c.b.Call("aten.where.self", {c.b.Call("aten.constant_pad_nd.default", {ones, Arg(backwards), 0}),
+                                               c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), 0}),
+                                               c.b.Call("aten.reshape.default", {c.in(2), Arg(Ints{})})}));
+  }
   const char* by_rank[3] = {"1d", "2d", "3d"};
   const size_t dims = backwards.size() / 2;
-  if (dims > 3 || rank < dims + 1) return c.Refuse("of mode reflect or edge in so many dims");
   const std::string kind = mode == "reflect" ? "reflection_pad" : mode == "edge" ? "replication_pad" : "";
-  if (kind.empty()) return c.Refuse("of mode wrap");
+  const bool negative = std::any_of(pads.begin(), pads.end(), [](const IntOrValue& p) { return p.constant < 0; });
+  if (kind.empty() || negative || dims > 3 || (rank != dims + 1 && rank != dims + 2)) {
+    if (const auto selected = PadBySelection(c, x, pads, mode)) return c.Give(*selected);
+    return c.Refuse(text::StrCat("of mode ", mode, " in these dims of dynamic sizes"));
+  }
   Value* in = x;
   if (rank == dims + 1) in = c.b.Call("aten.unsqueeze.default", {x, 0});
   if (rank > dims + 2) return c.Refuse("of mode reflect or edge in a tensor of so many dims");
@@ -489,8 +498,6 @@ void SpaceToDepth(Call& c) {
   c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, c.b.Mul(channels, block * block), h, w})}));
 }
 
-void NonZero(Call& c) { c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzero.default", {c.in(0)})})); }
-
 constexpr Row kRows[] = {
     {"Concat", Concat, 4},
     {"Constant", Constant},
@@ -500,15 +507,10 @@ constexpr Row kRows[] = {
     {"Expand", Expand},
     {"Flatten", Flatten},
     {"Gather", Gather},
-    {"GatherElements", GatherElements},
-    {"GatherND", GatherND},
     {"Identity", Identity},
-    {"NonZero", NonZero},
     {"Pad", Pad, 2},
     {"Range", Range},
     {"Reshape", Reshape, 5},
-    {"ScatterElements", ScatterElements},
-    {"ScatterND", ScatterND},
     {"Shape", Shape},
     {"Size", Size},
     {"Slice", Slice},
