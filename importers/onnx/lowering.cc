@@ -28,7 +28,7 @@ std::vector<double> Read(const std::string& bytes) {
 }
 
 // Nothing for types that no row asks numbers of.
-std::optional<std::vector<double>> NumbersOf(const std::string& bytes, DType t) {
+std::optional<std::vector<double>> Numbers(const std::string& bytes, DType t) {
   switch (t) {
     case DType::kFloat32: return Read<float>(bytes);
     case DType::kFloat64: return Read<double>(bytes);
@@ -98,17 +98,21 @@ Ints Call::constants(size_t i, std::string_view what) {
   return out;
 }
 
-std::optional<std::vector<double>> Call::numbers(size_t i) {
-  if (!has(i)) return std::nullopt;
-  Value* v = opt_in(i);
-  const ir::TensorRef* t = v ? graph_.Stored(v) : nullptr;
+std::optional<std::vector<double>> Call::NumbersOf(const Value* v) const {
+  const ir::TensorRef* t = graph_.Stored(v);
   if (!t || t->numel() > kMostElements) return std::nullopt;
   const auto bytes = ir::ReadDense(*t);
-  return bytes.ok() ? NumbersOf(*bytes, t->dtype) : std::nullopt;
+  return bytes.ok() ? Numbers(*bytes, t->dtype) : std::nullopt;
 }
 
-std::optional<double> Call::number(size_t i) {
-  const auto all = numbers(i);
+std::optional<std::vector<double>> Call::numbers(size_t i) { return has(i) ? NumbersOf(in(i)) : std::nullopt; }
+
+std::optional<double> Call::number(size_t i) { return has(i) ? NumberOf(in(i)) : std::nullopt; }
+
+bool Call::IsStored(const Value* v) const { return graph_.Stored(v) != nullptr; }
+
+std::optional<double> Call::NumberOf(const Value* v) const {
+  const auto all = NumbersOf(v);
   return all && all->size() == 1 ? std::optional<double>((*all)[0]) : std::nullopt;
 }
 
@@ -209,12 +213,18 @@ void Call::Wrong(std::string_view what) {
 }
 
 const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
-  if (!domain.empty()) return nullptr;
   const Row* best = nullptr;
-  for (const absl::Span<const Row> rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(),
-                                           ResampleRows(), IndexingRows(), DetectionRows()})
+  const auto look = [&](absl::Span<const Row> rows) {
     for (const Row& row : rows)
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
+  };
+  if (domain.empty()) {
+    for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows(),
+                            IndexingRows(), DetectionRows(), QuantizationRows()})
+      look(rows);
+  } else if (domain == "com.microsoft") {
+    look(MicrosoftQuantizationRows());
+  }
   return best;
 }
 

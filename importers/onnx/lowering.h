@@ -72,6 +72,9 @@ class Call {
   // The elements of a constant input, and of one of one element.
   std::optional<std::vector<double>> numbers(size_t i);
   std::optional<double> number(size_t i);
+  // The same of a tensor: whether the program stores it, and its one element.
+  bool IsStored(const Value* v) const;
+  std::optional<double> NumberOf(const Value* v) const;
 
   // ---- Attributes, by name
   bool has_attribute(std::string_view name) const;
@@ -112,6 +115,7 @@ class Call {
 
  private:
   const ir::NamedArg* Find(std::string_view name) const;
+  std::optional<std::vector<double>> NumbersOf(const Value* v) const;
   const ir::Node& node_;
   GraphLowering& graph_;
   absl::Status status_;
@@ -138,6 +142,9 @@ absl::Span<const Row> ReductionRows();
 absl::Span<const Row> ResampleRows();
 absl::Span<const Row> IndexingRows();
 absl::Span<const Row> DetectionRows();
+absl::Span<const Row> QuantizationRows();
+// Of com.microsoft's.
+absl::Span<const Row> MicrosoftQuantizationRows();
 
 }  // namespace slipway::importers::onnx_in
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "importers/onnx/lowering.h"
+#include "importers/onnx/lowerings/quantization.h"
 
 namespace slipway::importers::onnx_in {
 namespace {
@@ -77,22 +78,12 @@ std::optional<Ints> KernelOf(Call& c, Value* weight) {
   return kernel.empty() ? std::nullopt : std::optional<Ints>(kernel);
 }
 
-Value* Bias(Call& c, size_t i) { return c.opt_in(i); }
-
 void Conv(Call& c) {
-  Value *x = c.in(0), *weight = c.in(1), *bias = Bias(c, 2);
-  const auto kernel = KernelOf(c, weight);
-  if (!kernel || x->rank() != weight->rank()) return c.Wrong("an input of another rank than the weight");
-  auto w = WindowOf(c, x, *kernel);
-  if (!w) return;
-  if (!w->symmetric()) x = Padded(c, x, &*w, 0);
-  c.Give(c.b.Call("aten.convolution.default",
-                  {x, weight, bias ? Arg(bias) : Arg(), Arg(w->strides), Arg(w->begins), Arg(w->dilations), false,
-                   Arg(Ints(kernel->size(), 0)), c.integer("group", 1)}));
+  if (Value* y = Convolve(c, c.in(0), c.in(1), c.opt_in(2))) c.Give(y);
 }
 
 void ConvTranspose(Call& c) {
-  Value *x = c.in(0), *weight = c.in(1), *bias = Bias(c, 2);
+  Value *x = c.in(0), *weight = c.in(1), *bias = c.opt_in(2);
   const auto kernel = KernelOf(c, weight);
   if (!kernel || x->rank() != weight->rank()) return c.Wrong("an input of another rank than the weight");
   const size_t dims = kernel->size();
@@ -318,31 +309,7 @@ Value* SumOfWindows(Call& c, Value* x, const Window& w) {
 }
 
 void AveragePool(Call& c) {
-  Value* x = c.in(0);
-  auto w = PoolWindow(c, x);
-  if (!w) return;
-  const bool count = c.integer("count_include_pad", 0) != 0, ceil = c.integer("ceil_mode", 0) != 0;
-  const bool dilated = std::any_of(w->dilations.begin(), w->dilations.end(), [](int64_t d) { return d != 1; });
-  if (!dilated && PadsOtherwise(*w) && count && !ceil) x = Padded(c, x, &*w, 0);
-  if (dilated || PadsOtherwise(*w)) {
-    if (ceil) {
-      // As many more elements behind as the last window lacks; none of them is counted.
-      for (size_t d = 0; d < w->kernel.size(); ++d) {
-        const auto size = x->sizes()[d + 2].constant();
-        if (!size) return c.Refuse("with dilations or pads that differ, ceil_mode and dynamic dims");
-        const int64_t reach = (w->kernel[d] - 1) * w->dilations[d] + 1;
-        const int64_t over = (*size + w->begins[d] + w->ends[d] - reach) % w->strides[d];
-        if (over > 0) return c.Refuse("with dilations or pads that differ, and windows that reach over the end");
-      }
-    }
-    Value* sum = SumOfWindows(c, x, *w);
-    Value* ones = c.b.Full(c.b.SizesOf(x), Arg(1.0), x->dtype());
-    int64_t whole = 1;
-    for (int64_t k : w->kernel) whole *= k;
-    return c.Give(count ? c.b.Call("aten.div.Scalar", {sum, static_cast<double>(whole)})
-                        : c.b.Call("aten.div.Tensor", {sum, SumOfWindows(c, ones, *w)}));
-  }
-  c.Give(c.b.Call(PoolName("aten.avg_pool", *w), {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), ceil, count}));
+  if (Value* y = AveragePoolOf(c, c.in(0))) c.Give(y);
 }
 
 // The p-norm of each window.
@@ -452,6 +419,53 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+Value* Convolve(Call& c, Value* x, Value* weight, Value* bias) {
+  const auto kernel = KernelOf(c, weight);
+  if (!kernel || x->rank() != weight->rank()) {
+    c.Wrong("an input of another rank than the weight");
+    return nullptr;
+  }
+  auto w = WindowOf(c, x, *kernel);
+  if (!w) return nullptr;
+  if (!w->symmetric()) x = Padded(c, x, &*w, 0);
+  return c.b.Call("aten.convolution.default",
+                  {x, weight, bias ? Arg(bias) : Arg(), Arg(w->strides), Arg(w->begins), Arg(w->dilations), false,
+                   Arg(Ints(kernel->size(), 0)), c.integer("group", 1)});
+}
+
+Value* AveragePoolOf(Call& c, Value* x) {
+  auto w = PoolWindow(c, x);
+  if (!w) return nullptr;
+  const bool count = c.integer("count_include_pad", 0) != 0, ceil = c.integer("ceil_mode", 0) != 0;
+  const bool dilated = std::any_of(w->dilations.begin(), w->dilations.end(), [](int64_t d) { return d != 1; });
+  if (!dilated && PadsOtherwise(*w) && count && !ceil) x = Padded(c, x, &*w, 0);
+  if (dilated || PadsOtherwise(*w)) {
+    if (ceil) {
+      // As many more elements behind as the last window lacks; none of them is counted.
+      for (size_t d = 0; d < w->kernel.size(); ++d) {
+        const auto size = x->sizes()[d + 2].constant();
+        if (!size) {
+          c.Refuse("with dilations or pads that differ, ceil_mode and dynamic dims");
+          return nullptr;
+        }
+        const int64_t reach = (w->kernel[d] - 1) * w->dilations[d] + 1;
+        const int64_t over = (*size + w->begins[d] + w->ends[d] - reach) % w->strides[d];
+        if (over > 0) {
+          c.Refuse("with dilations or pads that differ, and windows that reach over the end");
+          return nullptr;
+        }
+      }
+    }
+    Value* sum = SumOfWindows(c, x, *w);
+    Value* ones = c.b.Full(c.b.SizesOf(x), Arg(1.0), x->dtype());
+    int64_t whole = 1;
+    for (int64_t k : w->kernel) whole *= k;
+    return (count ? c.b.Call("aten.div.Scalar", {sum, static_cast<double>(whole)})
+                  : c.b.Call("aten.div.Tensor", {sum, SumOfWindows(c, ones, *w)}));
+  }
+  return c.b.Call(PoolName("aten.avg_pool", *w), {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), ceil, count});
+}
 
 absl::Span<const Row> NnRows() { return kRows; }
 
