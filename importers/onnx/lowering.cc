@@ -180,6 +180,14 @@ DType Call::dtype(std::string_view name, DType otherwise) {
   return t;
 }
 
+ir::SubGraph Call::graph_of(std::string_view name) {
+  const ir::NamedArg* a = Find(name);
+  const auto* g = a ? a->arg.get<ir::SubGraph>() : nullptr;
+  if (g && *g) return *g;
+  Wrong(text::StrCat("attribute ", name, " is no graph"));
+  return nullptr;
+}
+
 int64_t Call::axis(int64_t given, int rank) {
   if (given < -rank || given >= rank) {
     Wrong(text::StrCat("axis ", given, " of a tensor of rank ", rank));
@@ -220,7 +228,7 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
   };
   if (domain.empty()) {
     for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows(),
-                            IndexingRows(), DetectionRows(), QuantizationRows()})
+                            IndexingRows(), DetectionRows(), QuantizationRows(), ControlRows(), RecurrentRows()})
       look(rows);
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());

@@ -85,6 +85,7 @@ class Call {
   std::optional<std::vector<double>> reals(std::string_view name);
   std::optional<onnx::TensorProto> tensor(std::string_view name);
   DType dtype(std::string_view name, DType otherwise);
+  ir::SubGraph graph_of(std::string_view name);  // null and an error where there is none
   // An axis of a rank, as an index from the front.
   int64_t axis(int64_t given, int rank);
 
@@ -108,6 +109,10 @@ class Call {
   void Wrong(std::string_view what);
   bool ok() const { return status_.ok() && b.ok(); }
   absl::Status status() const { return status_.ok() ? b.status() : status_; }
+
+  void Fail(const absl::Status& s) {
+    if (status_.ok()) status_ = s;
+  }
 
   const ir::Node& node() const { return node_; }
   GraphLowering& graph() { return graph_; }
@@ -143,6 +148,8 @@ absl::Span<const Row> ResampleRows();
 absl::Span<const Row> IndexingRows();
 absl::Span<const Row> DetectionRows();
 absl::Span<const Row> QuantizationRows();
+absl::Span<const Row> ControlRows();
+absl::Span<const Row> RecurrentRows();
 // Of com.microsoft's.
 absl::Span<const Row> MicrosoftQuantizationRows();
 

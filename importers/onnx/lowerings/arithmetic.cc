@@ -1,5 +1,6 @@
 // Arithmetic, comparisons and logic, element by element. ONNX's operands have one type, so ATen's promotion has nothing
 // to do.
+#include <algorithm>
 #include <string_view>
 
 #include "importers/onnx/lowering.h"
@@ -31,6 +32,32 @@ void BinaryOfSizes(Call& c) {
   }
   Binary<op>(c);
 }
+
+// Truths of elements that are constants: what models ask of sizes before they choose a branch.
+using OfConstants = bool (*)(int64_t, int64_t);
+template <const char* op, OfConstants of_constants>
+void Compare(Call& c) {
+  const auto a = c.elements(0), b = c.elements(1);
+  const auto constant = [](const Elements& e) {
+    return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
+  };
+  if (!a || !b || !constant(*a) || !constant(*b) ||
+      (a->values.size() != b->values.size() && a->values.size() != 1 && b->values.size() != 1))
+    return Binary<op>(c);
+  const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
+  Elements out{.dtype = DType::kBool, .scalar = a->scalar && b->scalar};
+  for (size_t i = 0; i < n; ++i)
+    out.values.emplace_back(int64_t{of_constants(a->values[a->values.size() == 1 ? 0 : i].constant,
+                                                 b->values[b->values.size() == 1 ? 0 : i].constant)});
+  c.Give(std::move(out));
+}
+bool IsEqual(int64_t a, int64_t b) { return a == b; }
+bool IsLess(int64_t a, int64_t b) { return a < b; }
+bool IsLessEqual(int64_t a, int64_t b) { return a <= b; }
+bool IsGreater(int64_t a, int64_t b) { return a > b; }
+bool IsGreaterEqual(int64_t a, int64_t b) { return a >= b; }
+bool Both(int64_t a, int64_t b) { return a && b; }
+bool Either(int64_t a, int64_t b) { return a || b; }
 
 #define NAME(id, text) constexpr char id[] = text
 NAME(kAdd, "aten.add.Tensor");
@@ -75,6 +102,13 @@ NAME(kBitNot, "aten.bitwise_not.default");
 NAME(kMaximum, "aten.maximum.default");
 NAME(kMinimum, "aten.minimum.default");
 #undef NAME
+
+void Not(Call& c) {
+  auto e = c.elements(0);
+  if (!e || e->dtype != DType::kBool) return Unary<kNot>(c);
+  for (IntOrValue& x : e->values) x = int64_t{x.constant == 0};
+  c.Give(*std::move(e));
+}
 
 // Quotients of integers are rounded towards zero.
 void Div(Call& c) {
@@ -171,7 +205,7 @@ constexpr Row kRows[] = {
     {"Acos", Unary<kAcos>},
     {"Acosh", Unary<kAcosh>},
     {"Add", BinaryOfSizes<kAdd, &ir::Builder::Add>, 7},
-    {"And", Binary<kAnd>, 7},
+    {"And", Compare<kAnd, Both>, 7},
     {"Asin", Unary<kAsin>},
     {"Asinh", Unary<kAsinh>},
     {"Atan", Unary<kAtan>},
@@ -188,16 +222,16 @@ constexpr Row kRows[] = {
     {"Cos", Unary<kCos>},
     {"Cosh", Unary<kCosh>},
     {"Div", Div, 7},
-    {"Equal", Binary<kEqual>, 7},
+    {"Equal", Compare<kEqual, IsEqual>, 7},
     {"Erf", Unary<kErf>},
     {"Exp", Unary<kExp>},
     {"Floor", Unary<kFloor>},
-    {"Greater", Binary<kGreater>, 7},
-    {"GreaterOrEqual", Binary<kGreaterEqual>},
+    {"Greater", Compare<kGreater, IsGreater>, 7},
+    {"GreaterOrEqual", Compare<kGreaterEqual, IsGreaterEqual>},
     {"IsInf", IsInf},
     {"IsNaN", Unary<kIsNan>},
-    {"Less", Binary<kLess>, 7},
-    {"LessOrEqual", Binary<kLessEqual>},
+    {"Less", Compare<kLess, IsLess>, 7},
+    {"LessOrEqual", Compare<kLessEqual, IsLessEqual>},
     {"Log", Unary<kLog>},
     {"Max", Fold<kMaximum>, 8},
     {"Mean", Mean, 8},
@@ -205,8 +239,8 @@ constexpr Row kRows[] = {
     {"Mod", Mod},
     {"Mul", BinaryOfSizes<kMul, &ir::Builder::Mul>, 7},
     {"Neg", Unary<kNeg>},
-    {"Not", Unary<kNot>},
-    {"Or", Binary<kOr>, 7},
+    {"Not", Not},
+    {"Or", Compare<kOr, Either>, 7},
     {"Pow", Pow, 7},
     {"Reciprocal", Unary<kReciprocal>},
     {"Round", Unary<kRound>},
