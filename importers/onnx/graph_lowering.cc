@@ -29,6 +29,7 @@ std::shared_ptr<const ir::Source> SourceOf(const ir::Node& n) {
 
 const ir::TensorRef* GraphLowering::Stored(const Value* v) const {
   if (const auto it = stored_outside_.find(v); it != stored_outside_.end()) return it->second;
+  if (outer_ && &into_ == &outer_->into_) return outer_->Stored(v);
   if (v->producer() || v->graph() != p_.graph.get()) return nullptr;
   const ir::InputSpec& spec = p_.input_specs[static_cast<size_t>(v->index())];
   const auto it = p_.weights.find(spec.target);
@@ -75,6 +76,7 @@ Value* GraphLowering::Tensor(const Elements& e, ir::Builder& b) {
       std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& i) { return i.value == nullptr; });
   std::vector<int64_t> sizes;
   if (!e.scalar) sizes.push_back(static_cast<int64_t>(e.values.size()));
+  if (e.columns > 0) sizes = {sizes[0] / e.columns, e.columns};
   if (constant) {
     std::string bytes;
     for (const IntOrValue& i : e.values) {
@@ -91,7 +93,9 @@ Value* GraphLowering::Tensor(const Elements& e, ir::Builder& b) {
   }
   Values parts;
   for (const IntOrValue& i : e.values) parts.push_back(b.ScalarTensor(Arg(i), e.dtype));
-  return e.scalar ? parts[0] : b.Call("aten.stack.default", {Arg(parts)});
+  if (e.scalar) return parts[0];
+  Value* list = b.Call("aten.stack.default", {Arg(parts)});
+  return e.columns > 0 ? b.Call("aten.reshape.default", {list, Arg(sizes)}) : list;
 }
 
 Value* GraphLowering::Tensor(Value* v, ir::Builder& b) {
@@ -158,12 +162,10 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
     } else {
       for (size_t i = 0; i < n->outputs().size(); ++i) {
         if (!n->outputs()[i]) continue;
-        if (i >= call.results().size() || (!call.results()[i].tensor && !call.results()[i].elements)) {
-          refusals_.push_back({text::StrCat(name, " with ", i + 1, " results"), at});
-          operands_[n->outputs()[i]] = {n->outputs()[i], std::nullopt};
-        } else {
-          operands_[n->outputs()[i]] = call.results()[i];
-        }
+        const bool given = i < call.results().size() && (call.results()[i].tensor || call.results()[i].elements);
+        // What an earlier refusal left out is not one of its own.
+        if (!given && !refused()) refusals_.push_back({text::StrCat(name, " with ", i + 1, " results"), at});
+        operands_[n->outputs()[i]] = given ? call.results()[i] : Operand{n->outputs()[i], std::nullopt};
       }
       return absl::OkStatus();
     }

@@ -67,8 +67,13 @@ Values Call::ins(size_t from) {
   return out;
 }
 
-std::optional<Elements> Call::elements(size_t i) {
+std::optional<Elements> Call::any_elements(size_t i) {
   return has(i) ? graph_.ElementsOf((*onnx_model::InputsOf(node_))[i]) : std::nullopt;
+}
+
+std::optional<Elements> Call::elements(size_t i) {
+  auto e = any_elements(i);
+  return e && e->columns == 0 ? e : std::nullopt;
 }
 
 SymInts Call::ints(size_t i, std::string_view what) {
@@ -227,11 +232,13 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   };
   if (domain.empty()) {
-    for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows(),
-                            IndexingRows(), DetectionRows(), QuantizationRows(), ControlRows(), RecurrentRows()})
+    for (const auto rows :
+         {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows(), IndexingRows(),
+          DetectionRows(), QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows()})
       look(rows);
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());
+    look(MicrosoftRows());
   }
   return best;
 }

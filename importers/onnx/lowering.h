@@ -2,8 +2,8 @@
 // inputs and attributes through a Call, writes nodes through its builder and gives each result; it is the mirror of
 // exporters/onnx/lowering.h.
 //
-// Models compute shapes with tensors (Shape, Gather, Concat, Reshape), ATen with integers. So an integer tensor of rank
-// 0 or 1 is known by its elements as long as these are constants or sizes, and becomes a tensor where something reads
+// Models compute shapes with tensors (Shape, Gather, Concat, Reshape), ATen with integers. So a small integer tensor is
+// known by its elements as long as these are constants or sizes, and becomes a tensor where something reads
 // it as one.
 #ifndef SLIPWAY_IMPORTERS_ONNX_LOWERING_H_
 #define SLIPWAY_IMPORTERS_ONNX_LOWERING_H_
@@ -33,11 +33,12 @@ using ir::Values;
 
 class GraphLowering;
 
-// The elements of an integer tensor of rank 0 or 1.
+// The elements of an integer tensor of a rank up to 2.
 struct Elements {
   SymInts values;
   DType dtype = DType::kInt64;
   bool scalar = false;  // rank 0, one element
+  int64_t columns = 0;  // of a matrix, which lists may be on their way; else 0
 };
 
 // What a value of the model has become: a tensor, or elements that no tensor has been made of yet.
@@ -61,8 +62,9 @@ class Call {
   Value* in(size_t i);          // as a tensor; null and an error where it is left out
   Value* opt_in(size_t i);      // null where it is left out
   Values ins(size_t from = 0);  // all from there on
-  // The elements of an integer tensor, where they are known.
+  // The elements of an integer tensor of rank 0 or 1, where they are known; and of one of rank 2, too.
   std::optional<Elements> elements(size_t i);
+  std::optional<Elements> any_elements(size_t i);
   // The same of an input that must have them: sizes, axes. `what` names it in the refusal.
   SymInts ints(size_t i, std::string_view what);
   // The same of a tensor that was made of an input.
@@ -150,8 +152,10 @@ absl::Span<const Row> DetectionRows();
 absl::Span<const Row> QuantizationRows();
 absl::Span<const Row> ControlRows();
 absl::Span<const Row> RecurrentRows();
+absl::Span<const Row> SpectrumRows();
 // Of com.microsoft's.
 absl::Span<const Row> MicrosoftQuantizationRows();
+absl::Span<const Row> MicrosoftRows();
 
 }  // namespace slipway::importers::onnx_in
 

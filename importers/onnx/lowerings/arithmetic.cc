@@ -33,15 +33,16 @@ void BinaryOfSizes(Call& c) {
   Binary<op>(c);
 }
 
+bool IsConstant(const Elements& e) {
+  return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
+}
+
 // Truths of elements that are constants: what models ask of sizes before they choose a branch.
 using OfConstants = bool (*)(int64_t, int64_t);
 template <const char* op, OfConstants of_constants>
 void Compare(Call& c) {
   const auto a = c.elements(0), b = c.elements(1);
-  const auto constant = [](const Elements& e) {
-    return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
-  };
-  if (!a || !b || !constant(*a) || !constant(*b) ||
+  if (!a || !b || !IsConstant(*a) || !IsConstant(*b) ||
       (a->values.size() != b->values.size() && a->values.size() != 1 && b->values.size() != 1))
     return Binary<op>(c);
   const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
@@ -195,6 +196,11 @@ void Cast(Call& c) {
     Elements out = *e;
     out.dtype = to;
     return c.Give(std::move(out));
+  }
+  if (auto e = c.elements(0); e && to == DType::kBool && IsConstant(*e)) {
+    for (IntOrValue& x : e->values) x = int64_t{x.constant != 0};
+    e->dtype = to;
+    return c.Give(*std::move(e));
   }
   c.Give(c.b.Cast(c.in(0), to));
 }

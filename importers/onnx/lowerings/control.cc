@@ -101,16 +101,37 @@ std::optional<Type> Either(Call& c, const Type& a, const Type& b) {
   return Plain(Type::Tensor(a.dtype, sizes));
 }
 
+// A branch in place of the node.
+void TakeBranch(Call& c, ir::Graph& branch) {
+  GraphLowering taken(c.graph(), c.b, branch, onnx_model::CapturedBy(c.node()), c.b.graph());
+  auto out = taken.RunNested({});
+  if (!out.ok()) return c.Fail(out.status());
+  for (size_t i = 0; i < out->size(); ++i) c.Give(i, std::move((*out)[i]));
+}
+
+// torch.squeeze(x, d) of a dynamic dim as scripting exporters write it: Squeeze where the size is 1, else x as it is,
+// of a rank that nothing behind it is made for. Where the size is not 1, what the Squeeze becomes is an error of the
+// run.
+bool IsSqueeze(const ir::Graph& then_branch, const ir::Graph& else_branch) {
+  const auto only = [](const ir::Graph& g, std::string_view type) {
+    bool found = false;
+    for (const ir::Node* n : g) {
+      const onnx_model::Operator op = onnx_model::OperatorOf(n->op_name());
+      if (op.type == type)
+        found = true;
+      else if (op.type != "Constant")
+        return false;
+    }
+    return found;
+  };
+  return only(then_branch, "Squeeze") && only(else_branch, "Identity");
+}
+
 void If(Call& c) {
   const SubGraph branches[] = {c.graph_of("then_branch"), c.graph_of("else_branch")};
   if (!c.ok()) return;
-  if (const auto truth = Truth(c, 0)) {
-    GraphLowering taken(c.graph(), c.b, *branches[*truth ? 0 : 1], onnx_model::CapturedBy(c.node()), c.b.graph());
-    auto out = taken.RunNested({});
-    if (!out.ok()) return c.Fail(out.status());
-    for (size_t i = 0; i < out->size(); ++i) c.Give(i, std::move((*out)[i]));
-    return;
-  }
+  if (const auto truth = Truth(c, 0)) return TakeBranch(c, *branches[*truth ? 0 : 1]);
+  if (IsSqueeze(*branches[0], *branches[1])) return TakeBranch(c, *branches[0]);
   Value* predicate = Scalar(c, c.in(0));
   Body first(c, *branches[0]), second(c, *branches[1]);
   const std::vector<Operand> a = first.Run({});

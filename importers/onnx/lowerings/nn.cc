@@ -12,7 +12,9 @@ namespace {
 // Kernel, strides, dilations and pads of a window over `dims` dims.
 struct Window {
   Ints kernel, strides, dilations, begins, ends;
-  bool symmetric() const { return begins == ends; }
+  bool dynamic = false;  // auto_pad of a dim whose size the pads depend on
+  bool upper = false;    // of what is odd, the end gets more
+  bool symmetric() const { return begins == ends && !dynamic; }
 };
 
 std::optional<Window> WindowOf(Call& c, Value* x, Ints kernel) {
@@ -35,11 +37,18 @@ std::optional<Window> WindowOf(Call& c, Value* x, Ints kernel) {
       w.ends.assign(pads->begin() + static_cast<int64_t>(dims), pads->end());
     }
   } else if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    w.upper = automatic == "SAME_UPPER";
     for (size_t d = 0; d < dims; ++d) {
+      const int64_t reach = (w.kernel[d] - 1) * w.dilations[d] + 1;
       const auto size = x->sizes()[d + 2].constant();
+      if (!size && w.strides[d] == 1) {
+        w.begins[d] = automatic == "SAME_UPPER" ? (reach - 1) / 2 : reach - 1 - (reach - 1) / 2;
+        w.ends[d] = reach - 1 - w.begins[d];
+        continue;
+      }
       if (!size) {
-        c.Refuse("with auto_pad of a dynamic dim");
-        return std::nullopt;
+        w.dynamic = true;
+        continue;
       }
       const int64_t out = (*size + w.strides[d] - 1) / w.strides[d];
       const int64_t all =
@@ -56,8 +65,22 @@ std::optional<Window> WindowOf(Call& c, Value* x, Ints kernel) {
 
 // The input with the window's pads around it, whose pads are none then.
 Value* Padded(Call& c, Value* x, Window* w, double value) {
-  Ints pads;
-  for (size_t d = w->begins.size(); d-- > 0;) pads.push_back(w->begins[d]), pads.push_back(w->ends[d]);
+  SymInts pads;
+  for (size_t d = w->begins.size(); d-- > 0;) {
+    if (!w->dynamic || x->sizes()[d + 2].constant() || w->strides[d] == 1) {
+      pads.emplace_back(w->begins[d]), pads.emplace_back(w->ends[d]);
+      continue;
+    }
+    // (ceil(size / stride) - 1) * stride + reach - size, which is not negative where windows overlap or touch.
+    const int64_t stride = w->strides[d], reach = (w->kernel[d] - 1) * w->dilations[d] + 1;
+    if (reach < stride) c.Refuse("with auto_pad of a dynamic dim and gaps between windows");
+    const IntOrValue size = c.b.Size(x, static_cast<int>(d) + 2);
+    const IntOrValue last = c.b.Mul(c.b.Sub(c.b.FloorDiv(c.b.Add(size, stride - 1), stride), 1), stride);
+    const IntOrValue all = c.b.Sub(c.b.Add(last, reach), size);
+    const IntOrValue less = c.b.FloorDiv(all, 2), more = c.b.Sub(all, less);
+    pads.push_back(w->upper ? less : more), pads.push_back(w->upper ? more : less);
+  }
+  w->dynamic = false;
   std::fill(w->begins.begin(), w->begins.end(), 0);
   std::fill(w->ends.begin(), w->ends.end(), 0);
   return c.b.Call("aten.constant_pad_nd.default", {x, Arg(pads), value});

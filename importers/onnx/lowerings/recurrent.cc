@@ -62,7 +62,8 @@ std::optional<Layer> Read(Call& c, const Cell& cell) {
   if (!rank(l.x, 3) || !rank(l.w, 3) || !rank(l.r, 3) || !rank(l.bias, 2) || !rank(l.lengths, 1) || !rank(l.h, 3) ||
       !rank(l.state, 3) || !rank(l.peephole, 2) ||
       l.activations.size() != cell.activations.size() * static_cast<size_t>(l.directions)) {
-    c.Wrong("operands of other ranks, or activations of other directions");
+    c.Wrong(text::StrCat("operands of other ranks, or activations of other directions: x ", l.x->type().ToString(),
+                         ", w ", l.w->type().ToString(), ", r ", l.r->type().ToString()));
     return std::nullopt;
   }
   const auto hidden = l.r->sizes()[2].constant(), directions = l.w->sizes()[0].constant();

@@ -1,11 +1,13 @@
 // What moves, selects and counts elements. Operators that models compute shapes with work on elements where these are
 // known.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "importers/onnx/lowering.h"
+#include "importers/onnx/lowerings/elements.h"
 #include "ir/tensor.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/onnx_graph_internal.h"
@@ -57,6 +59,8 @@ void Constant(Call& c) {
   c.Give(c.ConstantOf(name, ir::OwnedTensor(DType::kFloat32, sizes, BytesOf(floats))));
 }
 
+constexpr int64_t kMostOfList = 64;  // elements of a list that is known
+
 void ConstantOfShape(Call& c) {
   const SymInts sizes = c.ints(0, "sizes");
   Arg value(0.0);
@@ -65,6 +69,16 @@ void ConstantOfShape(Call& c) {
     const auto data = DataOf(c, *t);
     if (!data) return;
     if (data->numel() != 1) return c.Wrong("a value of other than one element");
+    if (const auto count = c.elements(0); count && count->values.size() == 1 && !count->values[0].value &&
+                                          data->dtype == DType::kInt64 && count->values[0].constant >= 0 &&
+                                          count->values[0].constant <= kMostOfList) {
+      const auto bytes = ir::ReadDense(*data);
+      int64_t number = 0;
+      if (bytes.ok() && bytes->size() == sizeof number) {
+        std::memcpy(&number, bytes->data(), sizeof number);
+        return c.Give(Elements{SymInts(static_cast<size_t>(count->values[0].constant), IntOrValue(number))});
+      }
+    }
     return c.Give(
         c.b.Call("aten.expand.default",
                  {c.b.Call("aten.reshape.default", {c.ConstantOf("value", *data), Arg(SymInts{})}), Arg(sizes)}));
@@ -118,13 +132,13 @@ void ReshapeByData(Call& c, Value* x, bool zeros) {
 }
 
 void Reshape(Call& c) {
-  if (auto e = c.elements(0)) {  // between a scalar and a list of one
+  if (const auto e = c.any_elements(0)) {
     const auto to = c.elements(1);
-    if (to && to->values.size() <= 1 && e->values.size() == 1) {
-      e->scalar = to->values.empty();
-      return c.Give(*std::move(e));
+    if (to && std::all_of(to->values.begin(), to->values.end(), [](const IntOrValue& i) { return !i.value; })) {
+      Ints shape;
+      for (const IntOrValue& i : to->values) shape.push_back(i.constant);
+      if (auto reshaped = Reshaped(*e, shape)) return c.Give(*std::move(reshaped));
     }
-    if (to && to->values.size() == 1 && to->values[0] == IntOrValue(-1)) return c.Give(*std::move(e));
   }
   Value* x = c.in(0);
   const bool zeros = c.integer("allowzero", 0) != 0;
@@ -149,6 +163,8 @@ void Flatten(Call& c) {
 }
 
 void Transpose(Call& c) {
+  if (const auto e = c.any_elements(0); e && e->columns > 0 && c.integers("perm").value_or(Ints{1, 0}) == Ints{1, 0})
+    return c.Give(Transposed(*e));
   Value* x = c.in(0);
   Ints perm;
   for (int d = x->rank(); d-- > 0;) perm.push_back(d);
@@ -204,9 +220,18 @@ void Squeeze(Call& c) {
   if (axes)
     for (int64_t a : *axes) dims.push_back(c.axis(a, x->rank()));
   else
-    for (int d = 0; d < x->rank(); ++d)
+    for (int d = 0; d < x->rank(); ++d) {
+      if (!x->sizes()[static_cast<size_t>(d)].constant()) return c.Refuse("of every dim of 1, of dynamic dims");
       if (x->sizes()[static_cast<size_t>(d)].is(1)) dims.push_back(d);
-  c.Give(dims.empty() ? x : c.b.Call("aten.squeeze.dims", {x, Arg(dims)}));
+    }
+  if (!c.ok() || dims.empty()) return c.Give(x);
+  const auto is_one = [&](int64_t d) { return x->sizes()[static_cast<size_t>(d)].is(1); };
+  if (std::all_of(dims.begin(), dims.end(), is_one)) return c.Give(c.b.Call("aten.squeeze.dims", {x, Arg(dims)}));
+  // ATen keeps a dim that is not 1, ONNX has none then.
+  SymInts sizes;
+  for (int d = 0; d < x->rank(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) sizes.push_back(c.b.Size(x, d));
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
 }
 
 // A shape that is data: where it says 1, the input's size stays.
@@ -284,17 +309,9 @@ void Slice(Call& c) {
   if (starts.size() != ends.size() || (axes && axes->size() != starts.size())) return c.Wrong("lists of other lengths");
   steps.resize(starts.size(), 1);
   const auto plain = [](const IntOrValue& i) { return i.value == nullptr; };
-  if (const auto e = c.elements(0);
-      e && starts.size() == 1 && plain(starts[0]) && plain(ends[0]) && (!axes || (*axes)[0] == 0 || (*axes)[0] == -1)) {
-    const auto n = static_cast<int64_t>(e->values.size()), step = steps[0];
-    const auto from_front = [&](int64_t i) { return i < 0 ? (i < -n ? -1 : i + n) : i; };
-    int64_t i = std::clamp<int64_t>(from_front(starts[0].constant), step < 0 ? -1 : 0, step < 0 ? n - 1 : n);
-    const int64_t end = std::clamp<int64_t>(from_front(ends[0].constant), step < 0 ? -1 : 0, n);
-    Elements out{.dtype = e->dtype};
-    for (; step > 0 ? i < end : i > end; i += step)
-      if (i >= 0) out.values.push_back(e->values[static_cast<size_t>(i)]);
-    return c.Give(std::move(out));
-  }
+  if (const auto e = c.any_elements(0); e && starts.size() == 1 && plain(starts[0]) && plain(ends[0]))
+    if (auto part = Sliced(*e, axes ? (*axes)[0] : 0, starts[0].constant, ends[0].constant, steps[0]))
+      return c.Give(*std::move(part));
   Value* x = c.in(0);
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t axis = c.axis(axes ? (*axes)[i] : static_cast<int64_t>(i), x->rank());
@@ -303,18 +320,12 @@ void Slice(Call& c) {
       x = c.b.Call("aten.slice.Tensor", {x, axis, Arg(starts[i]), Arg(ends[i]), steps[i]});
       continue;
     }
-    // Backwards: the part turned around, then every so many elements of it.
-    const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
-    const bool known = size && plain(starts[i]) && plain(ends[i]);
-    const bool whole = plain(starts[i]) && plain(ends[i]) && starts[i].constant == -1 &&
-                       ends[i].constant <= -std::numeric_limits<int32_t>::max();
-    if (!known && !whole) return c.Refuse("of a part of a dynamic dim, backwards");
-    if (!whole) {
-      const auto front = [&](int64_t v) { return v < 0 ? v + *size : v; };
-      const int64_t last = std::clamp<int64_t>(front(starts[i].constant), -1, *size - 1);
-      const int64_t stop = std::clamp<int64_t>(front(ends[i].constant), -1, *size - 1);
-      x = c.b.Call("aten.slice.Tensor", {x, axis, std::min(stop + 1, last + 1), last + 1, 1});
-    }
+    // Backwards: the part turned around, then every so many elements of it. The element behind `end` is the first.
+    if (!plain(starts[i]) || !plain(ends[i])) return c.Refuse("backwards between places that the program computes");
+    const int64_t first = starts[i].constant, stop = ends[i].constant, most = std::numeric_limits<int64_t>::max();
+    const int64_t behind = first == -1 || first == most ? most : first + 1;
+    x = stop == -1 ? c.b.Call("aten.slice.Tensor", {x, axis, 0, 0, 1})
+                   : c.b.Call("aten.slice.Tensor", {x, axis, stop == most ? most : stop + 1, behind, 1});
     x = c.b.Call("aten.flip.default", {x, Arg(Ints{axis})});
     if (steps[i] != -1) x = c.b.Call("aten.slice.Tensor", {x, axis, 0, std::numeric_limits<int64_t>::max(), -steps[i]});
   }
@@ -333,10 +344,16 @@ void Split(Call& c) {
     sizes.assign(given->begin(), given->end());
   } else {
     const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
-    if (!size) return c.Refuse("of a dynamic dim into equal parts");
     const auto n = static_cast<int64_t>(c.output_count());
-    const int64_t part = (*size + n - 1) / n;
-    for (int64_t i = 0; i < n; ++i) sizes.emplace_back(std::clamp<int64_t>(*size - i * part, 0, part));
+    if (n < 1) return c.Wrong("no results");
+    if (size) {
+      const int64_t part = (*size + n - 1) / n;
+      for (int64_t i = 0; i < n; ++i) sizes.emplace_back(std::clamp<int64_t>(*size - i * part, 0, part));
+    } else {
+      const IntOrValue all = c.b.Size(x, static_cast<int>(axis)), part = c.b.FloorDiv(c.b.Add(all, n - 1), n);
+      sizes.assign(static_cast<size_t>(n - 1), part);
+      sizes.push_back(c.b.Sub(all, c.b.Mul(part, n - 1)));
+    }
   }
   const Values parts = c.b.CallMulti("aten.split_with_sizes.default", {x, Arg(sizes), axis});
   if (c.ok())
@@ -346,7 +363,10 @@ void Split(Call& c) {
 // From tensors: as many elements as the quotient says, first + i * step each.
 void RangeOfData(Call& c) {
   Value *start = c.in(0), *end = c.in(1), *step = c.in(2);
-  if (start->rank() != 0 || end->rank() != 0 || step->rank() != 0) return c.Wrong("limits that are no scalars");
+  for (Value** v : {&start, &end, &step}) {  // some exporters write lists of one
+    if (!(*v)->type().StaticNumel() || *(*v)->type().StaticNumel() != 1) return c.Wrong("limits that are no scalars");
+    if ((*v)->rank() != 0) *v = c.b.Call("aten.reshape.default", {*v, Arg(Ints{})});
+  }
   const DType t = start->dtype(), wide = ir::IsFloating(t) ? DType::kFloat64 : DType::kInt64;
   Value* span = c.b.Call("aten.sub.Tensor", {c.b.Cast(end, wide), c.b.Cast(start, wide)});
   // The quotient rounded up, in whole numbers for integers.
@@ -459,19 +479,37 @@ void Pad(Call& c) {
                                                c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), 0}),
                                                c.b.Call("aten.reshape.default", {c.in(2), Arg(Ints{})})}));
   }
+  // What is taken away goes before anything is repeated.
+  for (size_t d = 0; d < rank; ++d) {
+    IntOrValue &begin = pads[d], &end = pads[rank + d];
+    if ((begin.value || begin.constant >= 0) && (end.value || end.constant >= 0)) continue;
+    x = c.b.Call("aten.slice.Tensor",
+                 {x, static_cast<int64_t>(d), !begin.value && begin.constant < 0 ? -begin.constant : 0,
+                  !end.value && end.constant < 0 ? end.constant : std::numeric_limits<int64_t>::max(), 1});
+    if (!begin.value) begin.constant = std::max<int64_t>(begin.constant, 0);
+    if (!end.value) end.constant = std::max<int64_t>(end.constant, 0);
+  }
+  backwards.clear();
+  for (size_t d = rank; d-- > 0 && backwards.size() < used;)
+    backwards.push_back(pads[d]), backwards.push_back(pads[rank + d]);
   const char* by_rank[3] = {"1d", "2d", "3d"};
   const size_t dims = backwards.size() / 2;
   const std::string kind = mode == "reflect" ? "reflection_pad" : mode == "edge" ? "replication_pad" : "";
-  const bool negative = std::any_of(pads.begin(), pads.end(), [](const IntOrValue& p) { return p.constant < 0; });
-  if (kind.empty() || negative || dims > 3 || (rank != dims + 1 && rank != dims + 2)) {
+  if (kind.empty() || dims > 3) {
     if (const auto selected = PadBySelection(c, x, pads, mode)) return c.Give(*selected);
     return c.Refuse(text::StrCat("of mode ", mode, " in these dims of dynamic sizes"));
   }
-  Value* in = x;
-  if (rank == dims + 1) in = c.b.Call("aten.unsqueeze.default", {x, 0});
-  if (rank > dims + 2) return c.Refuse("of mode reflect or edge in a tensor of so many dims");
-  Value* out = c.b.Call("aten." + kind + by_rank[dims - 1] + ".default", {in, Arg(backwards)});
-  c.Give(in == x ? out : c.b.Call("aten.squeeze.dims", {out, Arg(Ints{0})}));
+  // ATen's operators take one batch and channels in front of the dims that they pad.
+  const std::string op = "aten." + kind + by_rank[dims - 1] + ".default";
+  if (rank == dims + 2) return c.Give(c.b.Call(op, {x, Arg(backwards)}));
+  SymInts own = c.b.SizesOf(x), image = {IntOrValue(1), IntOrValue(1)};
+  const size_t front = rank - dims;
+  for (size_t d = 0; d < front; ++d) image[1] = c.b.Mul(image[1], own[d]);
+  image.insert(image.end(), own.begin() + static_cast<int64_t>(front), own.end());
+  Value* out = c.b.Call(op, {c.b.Call("aten.reshape.default", {x, Arg(image)}), Arg(backwards)});
+  own.resize(front);
+  for (size_t d = front; d < rank; ++d) own.push_back(c.b.Size(out, static_cast<int>(d - front) + 2));
+  c.Give(c.b.Call("aten.reshape.default", {out, Arg(own)}));
 }
 
 void DepthToSpace(Call& c) {
