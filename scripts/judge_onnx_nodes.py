@@ -44,7 +44,9 @@ def near(got, wanted):
     if got.dtype != wanted.dtype or got.shape != wanted.shape:
         return False
     if wanted.dtype.kind in "fc" or wanted.dtype.name == "bfloat16":
-        return numpy.allclose(got.astype(numpy.float64), wanted.astype(numpy.float64), RTOL, ATOL, equal_nan=True)
+        g, w = got.astype(numpy.complex128), wanted.astype(numpy.complex128)
+        finite = numpy.abs(w[numpy.isfinite(w)])
+        return numpy.allclose(g, w, RTOL, max(ATOL, 1e-6 * finite.max(initial=0)), equal_nan=True)
     return numpy.array_equal(got, wanted)
 
 
