@@ -57,7 +57,10 @@ Value* Call::opt_in(size_t i) { return has(i) ? graph_.Tensor((*onnx_model::Inpu
 Value* Call::in(size_t i) {
   Value* v = opt_in(i);
   if (v && v->type().is_tensor()) return v;
-  Wrong(v ? text::StrCat("input ", i, " is no tensor") : text::StrCat("input ", i, " is missing"));
+  if (v)
+    Refuse("of what is no tensor of numbers");
+  else
+    Wrong(text::StrCat("input ", i, " is missing"));
   return b.ScalarTensor(Arg(0.0), DType::kFloat32);
 }
 

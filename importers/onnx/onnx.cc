@@ -94,6 +94,16 @@ void PutMessage(std::string& out, uint32_t field, const std::string& content) {
   out += content;
 }
 
+// Some exporters call every size that they do not know "?", which would make them one symbol.
+void ForgetUnknownSizes(onnx::GraphProto& g) {
+  for (auto* values : {g.mutable_input(), g.mutable_output(), g.mutable_value_info()})
+    for (onnx::ValueInfoProto& v : *values) {
+      if (!v.type().has_tensor_type() || !v.type().tensor_type().has_shape()) continue;
+      for (auto& dim : *v.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+        if (dim.dim_param() == "?") dim.clear_dim_param();
+    }
+}
+
 class Importer {
  public:
   explicit Importer(std::shared_ptr<io::MappedFile> file) : file_(std::move(file)), data_(file_->data()) {}
@@ -107,7 +117,10 @@ class Importer {
     if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
       return Malformed("or nested too deeply");
     if (!model.has_graph()) return Malformed("without a graph");
-    if (inlined) RETURN_IF_ERROR(onnx_model::InlineFunctions(model, UnderstandsOnnx));
+    if (inlined) {
+      ForgetUnknownSizes(*model.mutable_graph());
+      RETURN_IF_ERROR(onnx_model::InlineFunctions(model, UnderstandsOnnx));
+    }
     ASSIGN_OR_RETURN(const auto weights, Weights(model.graph()));
     OnnxModel out;
     ASSIGN_OR_RETURN(out.program,

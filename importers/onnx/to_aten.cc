@@ -32,6 +32,7 @@ absl::Status OnnxToAten(ir::Program& p) {
   }
   p.verifier_dialect = "ATEN";
   p.objects.clear();
+  p.name = "model";  // as torch calls the one program of an archive
   return absl::OkStatus();
 }
 
