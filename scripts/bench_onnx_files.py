@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs .onnx files that others made as libraries of slipway's and by ONNX Runtime, one thread: are results the same, and
-how do times compare?
+"""Runs .onnx files that others made as libraries of slipway's and by ONNX Runtime, one thread: are results the same,
+and how do times compare?
 
     bench_onnx_files.py FILE.onnx... [--slipway FILE] [--dim NAME=SIZE]... [--shape INPUT=N,N,…]...
                         [--repeat N] [--no-times]
@@ -24,14 +24,14 @@ import onnxruntime
 from safetensors.numpy import load_file, save_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(int64)": "int64",
-         "tensor(int32)": "int32", "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(bool)": "bool"}  # fmt: skip
+TYPES = {"float": "float32", "double": "float64"}  # others are called as NumPy's
 FIXED = {"sr": 16000}  # inputs whose values mean something
 
 
 def random_input(i, dims, shapes, rng):
     shape = shapes.get(i.name) or [d if isinstance(d, int) else dims.get(str(d), 1) for d in i.shape]
-    dtype = TYPES[i.type]
+    kind = i.type.removeprefix("tensor(").removesuffix(")")
+    dtype = TYPES.get(kind, kind)
     if i.name in FIXED:
         return numpy.full(shape, FIXED[i.name], dtype)
     if re.search("len", i.name) and dtype.startswith("int"):
@@ -75,13 +75,17 @@ def main():
     dims = {k: int(v) for k, v in (d.split("=") for d in options.dim)}
     shapes = {k: [int(n) for n in v.split(",")] for k, v in (s.split("=") for s in options.shape)}
     ratios, bad = [], 0
+
+    def slipway(*arguments):
+        return subprocess.run([options.slipway, *map(str, arguments)], capture_output=True, text=True)
+
     for file in options.files:
         rng = numpy.random.default_rng(0)
         session_options = onnxruntime.SessionOptions()
         session_options.intra_op_num_threads = 1
         session_options.log_severity_level = 4
         with tempfile.TemporaryDirectory() as work:
-            made = subprocess.run([options.slipway, "convert", file, "-o", f"{work}/m.so", "-q"], capture_output=True, text=True)
+            made = slipway("convert", file, "-o", f"{work}/m.so", "-q")
             if made.returncode != 0:
                 print(f"{file.stem:45} refused: {made.stderr.strip().splitlines()[0][:150]}", flush=True)
                 bad += 1
@@ -95,8 +99,7 @@ def main():
                 print(f"{file.stem:45} skipped, ONNX Runtime: {str(e).splitlines()[0][:120]}", flush=True)
                 continue
             save_file({f"input.{i}": x for i, x in enumerate(inputs)}, f"{work}/in.st")
-            ran = subprocess.run([options.slipway, "run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st"],
-                                 capture_output=True, text=True)  # fmt: skip
+            ran = slipway("run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st")
             if ran.returncode != 0:
                 print(f"{file.stem:45} run failed: {ran.stderr.strip().splitlines()[0][:150]}", flush=True)
                 bad += 1
@@ -107,8 +110,9 @@ def main():
             if not options.no_times:
                 ours = theirs = math.inf
                 for _ in range(3):  # in turns
-                    ran = subprocess.run([options.slipway, "run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--repeat",
-                                          str(options.repeat), "--threads", "1"], capture_output=True, text=True)  # fmt: skip
+                    ran = slipway(
+                        "run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--repeat", options.repeat, "--threads", 1
+                    )
                     ours = min(ours, milliseconds(ran.stdout + ran.stderr))
                     for _ in range(options.repeat):
                         start = time.perf_counter()

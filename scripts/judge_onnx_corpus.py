@@ -56,7 +56,9 @@ def sets_of(case):
         numbers = sorted(int(k.split(".")[1]) for k in data if k.startswith(kind + "."))
         return [data[f"{kind}.{n}"] for n in numbers]
 
-    return [(values(f"input{s}"), values(f"output{s}")) for s in ("", "2") if any(k.startswith(f"output{s}.") for k in data)]
+    return [
+        (values(f"input{s}"), values(f"output{s}")) for s in ("", "2") if any(k.startswith(f"output{s}.") for k in data)
+    ]
 
 
 def difference(got, wanted):
@@ -116,8 +118,8 @@ def judge(slipway, model, kind, sets):
                     got = by_onnxruntime(out, inputs)
                 else:
                     save_file({f"input.{i}": x.contiguous() for i, x in enumerate(inputs)}, f"{work}/in.st")
-                    ran = subprocess.run([slipway, "run", out, "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st"],
-                                         capture_output=True, text=True, timeout=300)  # fmt: skip
+                    command = [slipway, "run", out, "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st"]
+                    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
                     if ran.returncode != 0:
                         return ("refused" if ran.returncode == 4 else "failed"), "run: " + last_line(ran.stderr)
                     result = load_file(f"{work}/out.st")

@@ -67,7 +67,9 @@ def judge(slipway, test):
     """What became of a test, and why."""
     with tempfile.TemporaryDirectory() as work:
         library = f"{work}/m.so"
-        made = subprocess.run([slipway, "convert", test / "model.onnx", "-o", library, "-q"], capture_output=True, text=True)
+        made = subprocess.run(
+            [slipway, "convert", test / "model.onnx", "-o", library, "-q"], capture_output=True, text=True
+        )
         if made.returncode != 0:
             return ("refused" if made.returncode == 4 else "failed"), made.stderr.strip().split("\n")[0]
         for folder in sorted(test.glob("test_data_set_*")):
@@ -75,7 +77,9 @@ def judge(slipway, test):
             if inputs is None or wanted is None:
                 return "skipped", "not tensors of NumPy's types"
             try:
-                save_file({f"input.{i}": numpy.require(x, requirements="C") for i, x in enumerate(inputs)}, f"{work}/in.st")
+                save_file(
+                    {f"input.{i}": numpy.require(x, requirements="C") for i, x in enumerate(inputs)}, f"{work}/in.st"
+                )
             except Exception as e:
                 return "skipped", f"inputs: {e}"
             ran = subprocess.run([slipway, "run", library, "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st"],
@@ -91,7 +95,8 @@ def judge(slipway, test):
                     return "wrong", f"no output {i}"
                 if not near(got[f"output.{i}"], w) and not as_onnxruntime(test, inputs, got):
                     g = got[f"output.{i}"]
-                    return "wrong", f"output {i}: {g.dtype}{g.shape} {g.ravel()[:4]} instead of {w.dtype}{w.shape} {w.ravel()[:4]}"
+                    shown = [f"{x.dtype}{x.shape} {x.ravel()[:4]}" for x in (g, w)]
+                    return "wrong", f"output {i}: {shown[0]} instead of {shown[1]}"
     return "right", ""
 
 

@@ -57,7 +57,9 @@ Value* Call::opt_in(size_t i) { return has(i) ? graph_.Tensor((*onnx_model::Inpu
 Value* Call::in(size_t i) {
   Value* v = opt_in(i);
   if (v && v->type().is_tensor()) return v;
-  if (v)
+  if (v && graph_.refused())
+    Fail(absl::CancelledError("an input of a node that is refused"));
+  else if (v)
     Refuse("of what is no tensor of numbers");
   else
     Wrong(text::StrCat("input ", i, " is missing"));

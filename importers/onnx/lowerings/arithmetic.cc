@@ -126,7 +126,25 @@ void Div(Call& c) {
                                     : c.b.Call("aten.div.Tensor_mode", {x, y}, {{"rounding_mode", "trunc"}}));
 }
 
+// Numbers of two lists of constants, one of which may be one number. Nothing where they are not known.
+std::optional<Elements> OfConstantLists(Call& c, int64_t (*number)(int64_t, int64_t)) {
+  const auto a = c.elements(0), b = c.elements(1);
+  if (!a || !b || !IsConstant(*a) || !IsConstant(*b) || c.input_count() != 2 ||
+      (a->values.size() != b->values.size() && a->values.size() != 1 && b->values.size() != 1))
+    return std::nullopt;
+  const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
+  Elements out{.dtype = a->dtype, .scalar = a->scalar && b->scalar};
+  for (size_t i = 0; i < n; ++i)
+    out.values.emplace_back(
+        number(a->values[a->values.size() == 1 ? 0 : i].constant, b->values[b->values.size() == 1 ? 0 : i].constant));
+  return out;
+}
+
 void Mod(Call& c) {
+  const auto divisor = c.elements(1);
+  if (c.integer("fmod", 0) == 0 && divisor && IsConstant(*divisor) &&
+      std::all_of(divisor->values.begin(), divisor->values.end(), [](const IntOrValue& x) { return x.constant > 0; }))
+    if (auto e = OfConstantLists(c, [](int64_t a, int64_t b) { return (a % b + b) % b; })) return c.Give(*std::move(e));
   c.Give(c.b.Call(c.integer("fmod", 0) != 0 ? "aten.fmod.Tensor" : "aten.remainder.Tensor", {c.in(0), c.in(1)}));
 }
 
@@ -146,6 +164,14 @@ void Fold(Call& c) {
   Value* out = xs[0];
   for (size_t i = 1; i < xs.size(); ++i) out = c.b.Call(op, {out, xs[i]});
   c.Give(out);
+}
+void Max(Call& c) {
+  if (auto e = OfConstantLists(c, [](int64_t a, int64_t b) { return std::max(a, b); })) return c.Give(*std::move(e));
+  Fold<kMaximum>(c);
+}
+void Min(Call& c) {
+  if (auto e = OfConstantLists(c, [](int64_t a, int64_t b) { return std::min(a, b); })) return c.Give(*std::move(e));
+  Fold<kMinimum>(c);
 }
 void Mean(Call& c) {
   Fold<kAdd>(c);
@@ -239,9 +265,9 @@ constexpr Row kRows[] = {
     {"Less", Compare<kLess, IsLess>, 7},
     {"LessOrEqual", Compare<kLessEqual, IsLessEqual>},
     {"Log", Unary<kLog>},
-    {"Max", Fold<kMaximum>, 8},
+    {"Max", Max, 8},
     {"Mean", Mean, 8},
-    {"Min", Fold<kMinimum>, 8},
+    {"Min", Min, 8},
     {"Mod", Mod},
     {"Mul", BinaryOfSizes<kMul, &ir::Builder::Mul>, 7},
     {"Neg", Unary<kNeg>},
