@@ -135,7 +135,8 @@ class Images(CalibrationDataReader):
 def test_static_quantization(slipway, tmp_path, form, per_channel):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, 2),
-                              torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10)).eval()  # fmt: skip
+                              torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))  # fmt: skip
+    net.eval()
     torch.onnx.export(net, (torch.randn(1, 3, 16, 16),), tmp_path / "f.onnx", dynamo=False, input_names=["x"])
     model = tmp_path / "q.onnx"
     quantize_static(
