@@ -229,6 +229,15 @@ class Assigner {
   }
 };
 
+// Types as far as ONNX's inference has them; what it says of the rest is for the checker.
+void InferWhatIsKnown(onnx::ModelProto& model) {
+  const std::shared_lock lock(RegistryMutex());
+  try {
+    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance());
+  } catch (const std::exception&) {
+  }
+}
+
 // The operators of a list of nodes and of the graphs in them that ONNX defines by others and nobody understands. Their
 // attributes that are left out get the schema's defaults, which the inliner does not put into bodies.
 void FindFunctions(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int opset,
@@ -264,6 +273,8 @@ absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(s
       FindFunctions(*model.mutable_graph()->mutable_node(), opset, keep, types);
       if (types.empty()) break;
       Register(model);
+      // Bodies may ask for types of what earlier bodies gave.
+      if (depth > 0) InferWhatIsKnown(model);
       onnx::inliner::FunctionIdVector ids;
       for (const std::string& type : types) ids.emplace_back("", type);
       const int before = model.graph().node_size();

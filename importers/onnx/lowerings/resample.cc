@@ -147,7 +147,7 @@ void Resize(Call& c, Value* x, const Mode& m, const SymInts& sizes, const std::v
     const auto in = x->sizes()[d].constant();
     resized[d] = (scales[d] && *scales[d] != 1) || (!scales[d] && !(in && sizes[d] == IntOrValue(*in))) ||
                  (m.coordinates == "tf_crop_and_resize" && (roi[d] != 0 || roi[rank + d] != 1));
-    if (!scales[d] && sizes[d].value && sizes[d] == c.b.Size(x, static_cast<int>(d))) resized[d] = false;
+    if (!scales[d] && sizes[d].value && ProvablyEqual(sizes[d].value->type().expr, x->sizes()[d])) resized[d] = false;
   }
   if (ir::IsFloating(x->dtype()))
     if (Value* out = ByAten(c, x, m, sizes, resized, scales)) return c.Give(out);
@@ -163,6 +163,8 @@ void Resize(Call& c, Value* x, const Mode& m, const SymInts& sizes, const std::v
   c.Give(x);
 }
 
+constexpr int64_t kMostParts = 64;  // denominators that are tried
+
 // The size that a scale makes.
 IntOrValue Scaled(Call& c, Value* x, size_t d, double scale) {
   if (const auto in = x->sizes()[d].constant())
@@ -170,6 +172,9 @@ IntOrValue Scaled(Call& c, Value* x, size_t d, double scale) {
   if (scale == std::floor(scale)) return c.b.Mul(c.b.Size(x, static_cast<int>(d)), static_cast<int64_t>(scale));
   if (const double inverse = 1 / scale; inverse == std::floor(inverse))
     return c.b.FloorDiv(c.b.Size(x, static_cast<int>(d)), static_cast<int64_t>(inverse));
+  for (int64_t q = 2; q <= kMostParts; ++q)
+    if (const double p = scale * static_cast<double>(q); p == std::floor(p) && p >= 1 && p < 1 << 20)
+      return c.b.FloorDiv(c.b.Mul(c.b.Size(x, static_cast<int>(d)), static_cast<int64_t>(p)), q);
   c.Refuse("of a dynamic dim by a fraction");
   return 1;
 }

@@ -497,6 +497,28 @@ void Pad(Call& c) {
   const std::string kind = mode == "reflect" ? "reflection_pad" : mode == "edge" ? "replication_pad" : "";
   if (kind.empty() || dims > 3) {
     if (const auto selected = PadBySelection(c, x, pads, mode)) return c.Give(*selected);
+    const auto known = [](const IntOrValue& p) { return p.value == nullptr; };
+    if (mode == "wrap" && std::all_of(pads.begin(), pads.end(), known)) {
+      // The end in front and the beginning behind, which is what a pad up to the size is.
+      for (size_t d = 0; d < rank; ++d) {
+        const auto axis = static_cast<int64_t>(d);
+        Values parts;
+        if (pads[d].constant > 0)
+          parts.push_back(
+              c.b.Call("aten.slice.Tensor", {x, axis, -pads[d].constant, std::numeric_limits<int64_t>::max(), 1}));
+        parts.push_back(x);
+        if (pads[rank + d].constant > 0)
+          parts.push_back(c.b.Call("aten.slice.Tensor", {x, axis, 0, pads[rank + d].constant, 1}));
+        if (parts.size() == 1) continue;
+        const IntOrValue size = c.b.Add(c.b.Size(x, static_cast<int>(d)), pads[d].constant + pads[rank + d].constant);
+        x = c.b.Call("aten.cat.default", {Arg(parts), axis});
+        // Where the size is less than a pad, slices have fewer elements: an error of the run.
+        SymInts sizes = c.b.SizesOf(x);
+        sizes[d] = size;
+        x = c.b.Call("aten.reshape.default", {x, Arg(sizes)});
+      }
+      return c.Give(x);
+    }
     return c.Refuse(text::StrCat("of mode ", mode, " in these dims of dynamic sizes"));
   }
   // ATen's operators take one batch and channels in front of the dims that they pad.
