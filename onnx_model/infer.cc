@@ -12,6 +12,7 @@
 #include "ir/ops/op_table.h"
 #include "onnx/checker.h"
 #include "onnx/defs/schema.h"
+#include "onnx/inliner/inliner.h"
 #include "onnx/shape_inference/implementation.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/onnx_graph_internal.h"
@@ -228,7 +229,66 @@ class Assigner {
   }
 };
 
+// Types as far as ONNX's inference has them; what it says of the rest is for the checker.
+void InferWhatIsKnown(onnx::ModelProto& model) {
+  const std::shared_lock lock(RegistryMutex());
+  try {
+    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance());
+  } catch (const std::exception&) {
+  }
+}
+
+// The operators of a list of nodes and of the graphs in them that ONNX defines by others and nobody understands. Their
+// attributes that are left out get the schema's defaults, which the inliner does not put into bodies.
+void FindFunctions(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int opset,
+                   const std::function<bool(std::string_view, int)>& keep, std::set<std::string>& types) {
+  for (onnx::NodeProto& n : nodes) {
+    for (onnx::AttributeProto& a : *n.mutable_attribute())
+      if (a.has_g()) FindFunctions(*a.mutable_g()->mutable_node(), opset, keep, types);
+    if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep(n.op_type(), opset)) continue;
+    const onnx::OpSchema* schema = FindSchema(n.op_type(), opset);
+    if (!schema || (!schema->HasFunction() && !schema->HasContextDependentFunction())) continue;
+    types.insert(n.op_type());
+    for (const auto& [name, attribute] : schema->attributes()) {
+      if (attribute.default_value.type() == onnx::AttributeProto::UNDEFINED) continue;
+      const auto same = [&name = name](const onnx::AttributeProto& a) { return a.name() == name; };
+      if (std::none_of(n.attribute().begin(), n.attribute().end(), same)) *n.add_attribute() = attribute.default_value;
+    }
+  }
+}
+
 }  // namespace
+
+absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(std::string_view, int)>& keep) {
+  RETURN_IF_ERROR(Calls(model).Check(model));
+  if (!KnowsOpsets(model)) return absl::OkStatus();
+  int opset = 1;
+  for (const onnx::OperatorSetIdProto& o : model.opset_import())
+    if (o.domain().empty() || o.domain() == "ai.onnx") opset = static_cast<int>(o.version());
+  try {
+    if (model.functions_size() > 0) onnx::inliner::InlineLocalFunctions(model);
+    // Bodies have functions in them.
+    for (int depth = 0; depth < kMostNested; ++depth) {
+      std::set<std::string> types;
+      FindFunctions(*model.mutable_graph()->mutable_node(), opset, keep, types);
+      if (types.empty()) break;
+      Register(model);
+      // Bodies may ask for types of what earlier bodies gave.
+      if (depth > 0) InferWhatIsKnown(model);
+      onnx::inliner::FunctionIdVector ids;
+      for (const std::string& type : types) ids.emplace_back("", type);
+      const int before = model.graph().node_size();
+      const std::shared_lock lock(RegistryMutex());
+      onnx::inliner::InlineSelectedFunctions(model, *onnx::inliner::FunctionIdSet::Create(std::move(ids)),
+                                             onnx::OpSchemaRegistry::Instance());
+      if (model.graph().node_size() == before) break;  // what the types at hand have no body for
+    }
+  } catch (const std::exception& e) {
+    // It knows no bodies of calls that leave out inputs whose types the body asks for.
+    return absl::UnimplementedError(text::StrCat("a function that ONNX's inliner does not write out: ", e.what()));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status InferTypes(Program& p, bool afresh) {
   ASSIGN_OR_RETURN(onnx::ModelProto model, Skeleton(p));

@@ -204,7 +204,8 @@ class Writer {
       const Value* outer = (*captured)[i - formal];
       auto data = floating_.find(outer);
       if (data == floating_.end() || OnlyUser(outer) != v) {
-        if (outer) names_[v] = NameOf(outer);
+        // One that lies in another graph of the node has no name out here, and nothing in this graph reads it.
+        if (const auto name = names_.find(outer); outer && name != names_.end()) names_[v] = std::string(name->second);
         continue;
       }
       if (Sinks(v)) {

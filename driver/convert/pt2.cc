@@ -1,7 +1,9 @@
 // Programs as a PT2 archive: they keep the form they have, and their weights are copied.
 #include "exporters/pt2/pt2.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/edge/target.h"
+#include "exporters/pt2/torch_names.h"
 
 namespace slipway::driver {
 
@@ -13,6 +15,7 @@ absl::Status WritePt2(Conversion& c) {
   options.max_output = c.max_output;
   options.progress = o.progress;
   for (const auto& p : c.archive.programs) DropUnsafeSampleInputs(*p, c.summary);
+  for (const auto& p : c.archive.programs) RETURN_IF_ERROR(exporters::NameForTorch(*p));
   for (const auto& [key, value] : o.metadata) c.archive.extra_files[key] = value;
   for (const auto& p : c.archive.programs)
     if (const size_t absent = ir::AbsentWeights(*p).size(); absent > 0 && !o.no_weights)

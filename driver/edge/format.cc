@@ -355,11 +355,17 @@ absl::Status Unknown(const Source& source) {
       text::StrCat("programs are what torch.export.save writes, weights safetensors or torch.save's; ", kHowPrograms));
 }
 
-absl::Status NotUnderstood(const Source& source, std::string_view what) {
-  return WithHelp(
-      absl::UnimplementedError(text::StrCat(source.path, ": an ONNX model, of which no ", what, " is read")),
-      "slipway inspect, diff, run, verify and minify take ONNX models; what converts is the program that they were "
-      "made of");
+// An ONNX model in ATen's operators.
+absl::StatusOr<ir::Archive> OnnxArchive(const Source& source) {
+  auto read = importers::ReadOnnxProgram(source.file);
+  if (absl::IsUnimplemented(read.status()))
+    return WithHelp(read.status(), "slipway inspect, diff, run and verify take the model as it is");
+  ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, std::move(read));
+  RETURN_IF_ERROR(ir::Verify(*program));
+  ir::Archive archive;
+  archive.producer = "ONNX model";
+  archive.programs.push_back(std::move(program));
+  return archive;
 }
 
 }  // namespace
@@ -390,7 +396,7 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
-  if ((*format)->onnx_graph) return NotUnderstood(source, "program");
+  if ((*format)->onnx_graph) return OnnxArchive(source);
   if (!(*format)->programs)
     return WithHelp(absl::UnimplementedError(text::StrCat(
                         source.path, ": a ", (*format)->title,
@@ -422,7 +428,10 @@ absl::StatusOr<TensorSet> OpenTensors(const Source& source, const std::string& k
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
   if ((*format)->tensors) return (*format)->tensors(source, key);
-  if ((*format)->onnx_graph) return NotUnderstood(source, "tensor");
+  if ((*format)->onnx_graph) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ir::Program> program, (*format)->onnx_graph(source));
+    return WeightsOf({program.get()});
+  }
   if (!(*format)->programs)
     return absl::InvalidArgumentError(
         text::StrCat(source.path, ": a ", (*format)->title, ", of which no tensors are read"));

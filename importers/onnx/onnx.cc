@@ -12,6 +12,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "importers/onnx/to_aten.h"
 #include "io/io_error.h"
 #include "ir/tensor.h"
 #include "onnx/onnx_pb.h"
@@ -93,11 +94,22 @@ void PutMessage(std::string& out, uint32_t field, const std::string& content) {
   out += content;
 }
 
+// Some exporters call every size that they do not know "?", which would make them one symbol.
+void ForgetUnknownSizes(onnx::GraphProto& g) {
+  for (auto* values : {g.mutable_input(), g.mutable_output(), g.mutable_value_info()})
+    for (onnx::ValueInfoProto& v : *values) {
+      if (!v.type().has_tensor_type() || !v.type().tensor_type().has_shape()) continue;
+      for (auto& dim : *v.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+        if (dim.dim_param() == "?") dim.clear_dim_param();
+    }
+}
+
 class Importer {
  public:
   explicit Importer(std::shared_ptr<io::MappedFile> file) : file_(std::move(file)), data_(file_->data()) {}
 
-  absl::StatusOr<OnnxModel> Read() {
+  // `inlined`: functions that the importer does not understand are replaced by their bodies.
+  absl::StatusOr<OnnxModel> Read(bool inlined) {
     ASSIGN_OR_RETURN(const std::string skeleton, Model());
     onnx::ModelProto model;
     google::protobuf::io::ArrayInputStream bytes(skeleton.data(), static_cast<int>(skeleton.size()));
@@ -105,6 +117,10 @@ class Importer {
     if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
       return Malformed("or nested too deeply");
     if (!model.has_graph()) return Malformed("without a graph");
+    if (inlined) {
+      ForgetUnknownSizes(*model.mutable_graph());
+      RETURN_IF_ERROR(onnx_model::InlineFunctions(model, UnderstandsOnnx));
+    }
     ASSIGN_OR_RETURN(const auto weights, Weights(model.graph()));
     OnnxModel out;
     ASSIGN_OR_RETURN(out.program,
@@ -273,6 +289,14 @@ bool LooksLikeOnnx(const io::MappedFile& file) {
   return fields.good() && graph && version;
 }
 
-absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) { return Importer(file).Read(); }
+absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) {
+  return Importer(file).Read(/*inlined=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file) {
+  ASSIGN_OR_RETURN(OnnxModel model, Importer(file).Read(/*inlined=*/true));
+  RETURN_IF_ERROR(OnnxToAten(*model.program));
+  return std::move(model.program);
+}
 
 }  // namespace slipway::importers

@@ -30,6 +30,9 @@ struct OnnxModel {
 // files.
 absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file);
 
+// The model in ATen's operators (to_aten.h), functions inlined. Errors as of both.
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file);
+
 }  // namespace slipway::importers
 
 #endif  // SLIPWAY_IMPORTERS_ONNX_ONNX_H_

@@ -949,12 +949,12 @@ KINDS = {  # what changes a file, and the commands on it
     "legacy": (changed_pickle, TENSORS),
     "safetensors": (changed_safetensors, TENSORS),
     "library": (changed_library, ("inspect", "json", "header", "run")),
-    "model": (changed_message, ("inspect", "ir", "ops", "json", "diff")),
+    "model": (changed_message, ("so", "onnx", "pt2", "inspect", "ir", "ops", "json", "diff")),
     "folder": (None, TENSORS),
     "inputs": (changed_safetensors, ("run-inputs",)),
 }
 NAMING = ("text", "folder")  # of files that may not be there
-COMMON = {"program": ("onnx", "so")}  # the commands that most of the code is behind, which every mutant sees
+COMMON = {"program": ("onnx", "so"), "model": ("so",)}  # the commands that most of the code is behind, which every mutant sees
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,9 +2,9 @@
 """The good files that mutate.py changes, made with torch: mutate_seeds.py FOLDER SLIPWAY [OPERATORS].
 
 Models of many families, with control flow, quantization, states and sizes that vary; a program for each operator of
-torch's own database (every OPERATORS-th, in one dtype); checkpoints in both forms, of plain tensors and of torchao's;
-safetensors, folders of shards, a distributed checkpoint; and what SLIPWAY makes of some: libraries, ONNX models, the
-layout of torch 2.6, text forms. X.safetensors beside X.pt2 holds inputs to run it with.
+torch's own database and ONNX's test of each (every OPERATORS-th, in one dtype); checkpoints in both forms, of plain
+tensors and of torchao's; safetensors, folders of shards, a distributed checkpoint; and what SLIPWAY makes of some:
+libraries, ONNX models, the layout of torch 2.6, text forms. X.safetensors beside X.pt2 holds inputs to run it with.
 """
 
 import logging
@@ -376,6 +376,15 @@ def save_converted(folder, slipway):
     convert(slipway, "convert", folder / "mlp.pt2", folder / "cond.pt2", "-o", folder / "two.pt2")
 
 
+def save_node_models(folder, every):
+    """Each EVERY-th model of ONNX's own tests of operators."""
+    import onnx.backend.test
+
+    nodes = pathlib.Path(onnx.backend.test.__file__).parent / "data" / "node"
+    for test in sorted(nodes.iterdir())[::every]:
+        shutil.copy(test / "model.onnx", folder / f"node_{test.name.removeprefix('test_')}.onnx")
+
+
 def main():
     folder, slipway = pathlib.Path(sys.argv[1]), sys.argv[2]
     every = int(sys.argv[3]) if len(sys.argv) > 3 else 1
@@ -387,6 +396,7 @@ def main():
         models = sum(tried(name, lambda: save_model(place, name)) for name in MODELS)
         save_checkpoints(place)
         save_converted(place, slipway)
+        save_node_models(place, every)
         print(f"{models} models, {save_operators(place, every)} operators", file=sys.stderr)
         os.rename(place, folder)
 

@@ -1,0 +1,214 @@
+// The walk: nodes in order, each replaced in front of itself; the model's nodes go when all are done.
+#include "importers/onnx/graph_lowering.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "importers/onnx/to_aten.h"
+#include "ir/tensor.h"
+#include "onnx_model/onnx_graph.h"
+#include "onnx_model/types.h"
+
+namespace slipway::importers::onnx_in {
+namespace {
+
+// Elements of constants that are looked at as sizes and axes.
+constexpr int64_t kMostElements = 4096;
+
+bool MayBeSizes(DType t) { return t == DType::kInt64 || t == DType::kInt32 || t == DType::kBool; }
+
+std::shared_ptr<const ir::Source> SourceOf(const ir::Node& n) {
+  auto source = std::make_shared<ir::Source>(n.source() ? *n.source() : ir::Source());
+  return source;
+}
+
+}  // namespace
+
+const ir::TensorRef* GraphLowering::Stored(const Value* v) const {
+  if (const auto it = stored_outside_.find(v); it != stored_outside_.end()) return it->second;
+  if (outer_ && &into_ == &outer_->into_) return outer_->Stored(v);
+  if (v->producer() || v->graph() != p_.graph.get()) return nullptr;
+  const ir::InputSpec& spec = p_.input_specs[static_cast<size_t>(v->index())];
+  const auto it = p_.weights.find(spec.target);
+  return spec.is_weight() && it != p_.weights.end() ? &it->second : nullptr;
+}
+
+Value* GraphLowering::Store(std::string_view name, ir::TensorRef t) {
+  if (outer_) return Take(outer_->Store(name, std::move(t)));
+  return ir::AddWeight(p_, ir::InputSpec::kTensorConstant, name, std::move(t), std::string(name));
+}
+
+Value* GraphLowering::Take(Value* outer) {
+  if (!outer_ || outer->graph() == &into_) return outer;
+  auto [it, fresh] = inside_.try_emplace(outer);
+  if (fresh) {
+    taken_.push_back(outer);
+    it->second = into_.AddInput(outer->name(), outer->type());
+    if (const ir::TensorRef* t = outer_->Stored(outer)) stored_outside_[it->second] = t;
+  }
+  return it->second;
+}
+
+// What a captured input stands for becomes known the first time it is read.
+void GraphLowering::Import(Value* v) {
+  if (!outer_ || v->producer() || v->graph() != &g_ || operands_.contains(v)) return;
+  const size_t own = g_.inputs().size() - captured_.size(), i = static_cast<size_t>(v->index());
+  if (i < own || !captured_[i - own]) return;
+  Value* outside = captured_[i - own];
+  Operand o;
+  if (auto e = outer_->ElementsOf(outside)) {
+    for (IntOrValue& x : e->values)
+      if (x.value) x = IntOrValue(Take(x.value));
+    o.elements = std::move(e);
+  }
+  if (!o.elements || outer_->Stored(outside)) {
+    Value* tensor = outer_->Tensor(outside, *around_);
+    if (tensor) o.tensor = Take(tensor);
+  }
+  operands_[v] = std::move(o);
+}
+
+Value* GraphLowering::Tensor(const Elements& e, ir::Builder& b) {
+  const bool constant =
+      std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& i) { return i.value == nullptr; });
+  std::vector<int64_t> sizes;
+  if (!e.scalar) sizes.push_back(static_cast<int64_t>(e.values.size()));
+  if (e.columns > 0) sizes = {sizes[0] / e.columns, e.columns};
+  if (constant) {
+    std::string bytes;
+    for (const IntOrValue& i : e.values) {
+      if (e.dtype == DType::kBool) {
+        bytes.push_back(i.constant != 0 ? 1 : 0);
+      } else if (e.dtype == DType::kInt32) {
+        const auto x = static_cast<int32_t>(i.constant);
+        bytes.append(reinterpret_cast<const char*>(&x), sizeof x);
+      } else {
+        bytes.append(reinterpret_cast<const char*>(&i.constant), sizeof i.constant);
+      }
+    }
+    return Store("sizes", ir::OwnedTensor(e.dtype, sizes, std::move(bytes)));
+  }
+  Values parts;
+  for (const IntOrValue& i : e.values) parts.push_back(b.ScalarTensor(Arg(i), e.dtype));
+  if (e.scalar) return parts[0];
+  Value* list = b.Call("aten.stack.default", {Arg(parts)});
+  return e.columns > 0 ? b.Call("aten.reshape.default", {list, Arg(sizes)}) : list;
+}
+
+Value* GraphLowering::Tensor(Value* v, ir::Builder& b) {
+  Import(v);
+  const auto it = operands_.find(v);
+  if (it == operands_.end()) return v;  // an input or a weight
+  Operand& o = it->second;
+  if (!o.tensor && o.elements) o.tensor = Tensor(*o.elements, b);
+  return o.tensor;
+}
+
+std::optional<Elements> GraphLowering::ElementsOf(Value* v) {
+  Import(v);
+  if (const auto it = operands_.find(v); it != operands_.end()) {
+    if (it->second.elements) return it->second.elements;
+    if (it->second.tensor && it->second.tensor != v) return ElementsOf(it->second.tensor);
+    return std::nullopt;
+  }
+  const ir::TensorRef* t = Stored(v);
+  if (!t || !MayBeSizes(t->dtype) || t->sizes.size() > 1 || t->numel() > kMostElements) return std::nullopt;
+  const auto bytes = ir::ReadDense(*t);
+  if (!bytes.ok()) return std::nullopt;
+  Elements e{.dtype = t->dtype, .scalar = t->sizes.empty()};
+  for (int64_t i = 0; i < t->numel(); ++i) {
+    if (t->dtype == DType::kBool) {
+      e.values.emplace_back(int64_t{(*bytes)[static_cast<size_t>(i)] != 0});
+    } else if (t->dtype == DType::kInt32) {
+      int32_t x;
+      std::memcpy(&x, bytes->data() + i * 4, sizeof x);
+      e.values.emplace_back(int64_t{x});
+    } else {
+      int64_t x;
+      std::memcpy(&x, bytes->data() + i * 8, sizeof x);
+      e.values.emplace_back(x);
+    }
+  }
+  return e;
+}
+
+absl::Status GraphLowering::Lower(ir::Node* n) {
+  const onnx_model::Operator op = onnx_model::OperatorOf(n->op_name());
+  const std::string domain = op.domain == "ai.onnx" ? "" : op.domain;
+  const auto opset = opsets_.find(domain);
+  const Row* row = FindRow(domain, op.type, opset == opsets_.end() ? 1 : opset->second);
+  const std::string name = domain.empty() ? op.type : text::StrCat(domain, ".", op.type);
+  const std::string at = n->output() ? n->output()->name() : name;
+  if (!row) {
+    refusals_.push_back({name, at});
+  } else {
+    ir::Builder b(into_,
+                  &into_ == &g_                            ? n
+                  : around_ && &into_ == &around_->graph() ? around_->before()
+                                                           : nullptr,
+                  SourceOf(*n));
+    Call call(*n, *this, b, opset == opsets_.end() ? 1 : opset->second);
+    row->fn(call);
+    if (absl::IsUnimplemented(call.status())) {
+      refusals_.push_back({text::StrCat(name, " ", std::string(call.status().message())), at});
+    } else if (!call.ok() && !refusals_.empty()) {
+      // What a refused node gives has no type that its readers could take.
+    } else if (!call.ok()) {
+      return absl::InvalidArgumentError(
+          text::StrCat("node ", at, ", ", name, ": ", std::string(call.status().message())));
+    } else {
+      for (size_t i = 0; i < n->outputs().size(); ++i) {
+        if (!n->outputs()[i]) continue;
+        const bool given = i < call.results().size() && (call.results()[i].tensor || call.results()[i].elements);
+        // What an earlier refusal left out is not one of its own.
+        if (!given && !refused()) refusals_.push_back({text::StrCat(name, " with ", i + 1, " results"), at});
+        operands_[n->outputs()[i]] = given ? call.results()[i] : Operand{n->outputs()[i], std::nullopt};
+      }
+      return absl::OkStatus();
+    }
+  }
+  // So that what reads it is looked at, too.
+  for (Value* v : n->outputs())
+    if (v) operands_[v] = {v, std::nullopt};
+  return absl::OkStatus();
+}
+
+absl::Status GraphLowering::Run() {
+  std::vector<ir::Node*> nodes;
+  for (ir::Node* n : g_) nodes.push_back(n);
+  for (ir::Node* n : nodes) RETURN_IF_ERROR(Lower(n));
+  if (!refusals_.empty()) return absl::OkStatus();
+  ir::Builder end(g_, nullptr, nullptr);
+  for (ir::Arg& out : g_.outputs) {
+    Value* v = out.value();
+    if (!v) continue;
+    Value* made = Tensor(v, end);
+    if (made != v && made->producer()) g_.TakeName(made, v);
+    out = Arg(made);
+  }
+  RETURN_IF_ERROR(end.status());
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) g_.Erase(*it);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Operand>> GraphLowering::RunNested(std::vector<Operand> inputs) {
+  if (g_.inputs().size() != inputs.size() + captured_.size())
+    return absl::InvalidArgumentError(
+        text::StrCat("a graph of ", g_.inputs().size() - captured_.size(), " inputs that gets ", inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) operands_[g_.inputs()[i]] = std::move(inputs[i]);
+  for (ir::Node* n : g_) RETURN_IF_ERROR(Lower(n));
+  std::vector<Operand> out;
+  for (const ir::Arg& a : g_.outputs) {
+    Value* v = a.value();
+    if (!v) return absl::InvalidArgumentError("a graph with an output that is no value");
+    Import(v);
+    const auto it = operands_.find(v);
+    out.push_back(it == operands_.end() ? Operand{v, std::nullopt} : it->second);
+  }
+  return out;
+}
+
+}  // namespace slipway::importers::onnx_in

@@ -1,0 +1,162 @@
+// How an ONNX operator becomes ATen's: one row per operator in the tables of lowerings/*.cc. A row's function reads
+// inputs and attributes through a Call, writes nodes through its builder and gives each result; it is the mirror of
+// exporters/onnx/lowering.h.
+//
+// Models compute shapes with tensors (Shape, Gather, Concat, Reshape), ATen with integers. So a small integer tensor is
+// known by its elements as long as these are constants or sizes, and becomes a tensor where something reads
+// it as one.
+#ifndef SLIPWAY_IMPORTERS_ONNX_LOWERING_H_
+#define SLIPWAY_IMPORTERS_ONNX_LOWERING_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "onnx/onnx_pb.h"
+
+namespace slipway::importers::onnx_in {
+
+using ir::Arg;
+using ir::DType;
+using ir::IntOrValue;
+using ir::Ints;
+using ir::SymInts;
+using ir::Value;
+using ir::Values;
+
+class GraphLowering;
+
+// The elements of an integer tensor of a rank up to 2.
+struct Elements {
+  SymInts values;
+  DType dtype = DType::kInt64;
+  bool scalar = false;  // rank 0, one element
+  int64_t columns = 0;  // of a matrix, which lists may be on their way; else 0
+};
+
+// What a value of the model has become: a tensor, or elements that no tensor has been made of yet.
+struct Operand {
+  Value* tensor = nullptr;
+  std::optional<Elements> elements;
+};
+
+// One node while it is lowered. Errors are kept: after the first one, results are harmless and status() tells.
+class Call {
+ public:
+  Call(const ir::Node& n, GraphLowering& graph, ir::Builder& builder, int opset)
+      : b(builder), opset(opset), node_(n), graph_(graph) {}
+
+  ir::Builder& b;
+  const int opset;  // of the operator's domain
+
+  // ---- Inputs
+  size_t input_count() const;
+  bool has(size_t i) const;     // given, not left out
+  Value* in(size_t i);          // as a tensor; null and an error where it is left out
+  Value* opt_in(size_t i);      // null where it is left out
+  Values ins(size_t from = 0);  // all from there on
+  // The elements of an integer tensor of rank 0 or 1, where they are known; and of one of rank 2, too.
+  std::optional<Elements> elements(size_t i);
+  std::optional<Elements> any_elements(size_t i);
+  // The same of an input that must have them: sizes, axes. `what` names it in the refusal.
+  SymInts ints(size_t i, std::string_view what);
+  // The same of a tensor that was made of an input.
+  SymInts ints_of(Value* v, std::string_view what);
+  // The same as constants.
+  Ints constants(size_t i, std::string_view what);
+  // The elements of a constant input, and of one of one element.
+  std::optional<std::vector<double>> numbers(size_t i);
+  std::optional<double> number(size_t i);
+  // The same of a tensor: whether the program stores it, and its one element.
+  bool IsStored(const Value* v) const;
+  std::optional<double> NumberOf(const Value* v) const;
+
+  // ---- Attributes, by name
+  bool has_attribute(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t otherwise);
+  double real(std::string_view name, double otherwise);
+  std::string text(std::string_view name, std::string_view otherwise);
+  std::optional<Ints> integers(std::string_view name);
+  std::optional<std::vector<double>> reals(std::string_view name);
+  std::optional<onnx::TensorProto> tensor(std::string_view name);
+  DType dtype(std::string_view name, DType otherwise);
+  ir::SubGraph graph_of(std::string_view name);  // null and an error where there is none
+  // An axis of a rank, as an index from the front.
+  int64_t axis(int64_t given, int rank);
+
+  // ---- Results
+  size_t output_count() const;
+  bool wants(size_t i) const;  // has a name
+  void Give(Value* v) { Give(0, v); }
+  void Give(size_t i, Value* v);
+  void Give(Elements e);
+  void Give(size_t i, Operand o);
+
+  // Values that ATen's operators take in other forms.
+  Value* Constant(double number, DType dtype);                // 0-d
+  Value* ConstantOf(std::string_view name, ir::TensorRef t);  // a tensor that the program stores
+  Value* TensorOf(const Elements& e);
+  Value* TensorOf(const SymInts& sizes) { return TensorOf(Elements{sizes}); }
+
+  // A form of the operator that there is no lowering for: `what` follows the operator's name.
+  void Refuse(std::string_view what);
+  // The model contradicts its operator's rules.
+  void Wrong(std::string_view what);
+  bool ok() const { return status_.ok() && b.ok(); }
+  absl::Status status() const { return status_.ok() ? b.status() : status_; }
+
+  void Fail(const absl::Status& s) {
+    if (status_.ok()) status_ = s;
+  }
+
+  const ir::Node& node() const { return node_; }
+  GraphLowering& graph() { return graph_; }
+  std::vector<Operand>& results() { return results_; }
+
+ private:
+  const ir::NamedArg* Find(std::string_view name) const;
+  std::optional<std::vector<double>> NumbersOf(const Value* v) const;
+  const ir::Node& node_;
+  GraphLowering& graph_;
+  absl::Status status_;
+  std::vector<Operand> results_;
+};
+
+using LowerFn = void (*)(Call& c);
+
+struct Row {
+  std::string_view type;  // of the domain that the table is of
+  LowerFn fn;
+  int since = 1;  // the opset from which on this row is right
+};
+
+// The row of an operator at an opset, or null.
+const Row* FindRow(std::string_view domain, std::string_view type, int opset);
+
+// The tables (lowerings/*.cc), of ONNX's own operators.
+absl::Span<const Row> ArithmeticRows();
+absl::Span<const Row> ActivationRows();
+absl::Span<const Row> ShapeRows();
+absl::Span<const Row> NnRows();
+absl::Span<const Row> ReductionRows();
+absl::Span<const Row> ResampleRows();
+absl::Span<const Row> IndexingRows();
+absl::Span<const Row> DetectionRows();
+absl::Span<const Row> QuantizationRows();
+absl::Span<const Row> ControlRows();
+absl::Span<const Row> RecurrentRows();
+absl::Span<const Row> SpectrumRows();
+// Of com.microsoft's.
+absl::Span<const Row> MicrosoftQuantizationRows();
+absl::Span<const Row> MicrosoftRows();
+
+}  // namespace slipway::importers::onnx_in
+
+#endif  // SLIPWAY_IMPORTERS_ONNX_LOWERING_H_

@@ -1,0 +1,126 @@
+// Reductions over axes, and what sorts or counts along one.
+#include "importers/onnx/lowering.h"
+
+namespace slipway::importers::onnx_in {
+namespace {
+
+enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+
+// Opset from which on axes are an input.
+constexpr int AxesInputSince(Reduction r) { return r == Reduction::kSum ? 13 : 18; }
+
+template <Reduction r>
+void Reduce(Call& c) {
+  // Products of sizes.
+  Value* x = c.in(0);
+  std::optional<Ints> axes;
+  if (c.opset < AxesInputSince(r))
+    axes = c.integers("axes");
+  else if (c.has(1))
+    axes = c.constants(1, "axes");
+  const bool keep = c.integer("keepdims", 1) != 0;
+  if ((!axes || axes->empty()) && c.integer("noop_with_empty_axes", 0) != 0) {
+    if (r == Reduction::kSumSquare) return c.Give(c.b.Call("aten.mul.Tensor", {x, x}));
+    if (r == Reduction::kL1 || r == Reduction::kL2) return c.Give(c.b.Call("aten.abs.default", {x}));
+    if (r == Reduction::kLogSum) return c.Give(c.b.Call("aten.log.default", {x}));
+    return c.Give(x);
+  }
+  Ints dims;
+  if (axes && !axes->empty())
+    for (int64_t a : *axes) dims.push_back(c.axis(a, x->rank()));
+  else
+    for (int d = 0; d < x->rank(); ++d) dims.push_back(d);
+  if (!c.ok()) return;
+  if (dims.empty()) {  // of a scalar
+    if (r == Reduction::kSumSquare) return c.Give(c.b.Call("aten.mul.Tensor", {x, x}));
+    if (r == Reduction::kL1 || r == Reduction::kL2) return c.Give(c.b.Call("aten.abs.default", {x}));
+    if (r == Reduction::kLogSum) return c.Give(c.b.Call("aten.log.default", {x}));
+    return c.Give(x);
+  }
+  const auto sum = [&](Value* v) {
+    return c.b.Cast(c.b.Call("aten.sum.dim_IntList", {v, Arg(dims), keep}, {{"dtype", Arg(v->dtype())}}), v->dtype());
+  };
+  switch (r) {
+    case Reduction::kSum: return c.Give(sum(x));
+    case Reduction::kMean:
+      if (ir::IsFloating(x->dtype())) return c.Give(c.b.Call("aten.mean.dim", {x, Arg(dims), keep}));
+      return c.Refuse("of integers");
+    case Reduction::kMax: return c.Give(c.b.Call("aten.amax.default", {x, Arg(dims), keep}));
+    case Reduction::kMin: return c.Give(c.b.Call("aten.amin.default", {x, Arg(dims), keep}));
+    case Reduction::kProd:
+      for (size_t i = dims.size(); i-- > 0;)
+        x = c.b.Call("aten.prod.dim_int", {x, dims[i], true}, {{"dtype", Arg(x->dtype())}});
+      return c.Give(keep ? x : c.b.Call("aten.squeeze.dims", {x, Arg(dims)}));
+    case Reduction::kL1: return c.Give(sum(c.b.Call("aten.abs.default", {x})));
+    case Reduction::kL2: return c.Give(c.b.Call("aten.sqrt.default", {sum(c.b.Call("aten.mul.Tensor", {x, x}))}));
+    case Reduction::kLogSum: return c.Give(c.b.Call("aten.log.default", {sum(x)}));
+    case Reduction::kLogSumExp: return c.Give(c.b.Call("aten.logsumexp.default", {x, Arg(dims), keep}));
+    case Reduction::kSumSquare: return c.Give(sum(c.b.Call("aten.mul.Tensor", {x, x})));
+  }
+}
+
+template <bool max>
+void ArgExtremum(Call& c) {
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  const bool keep = c.integer("keepdims", 1) != 0;
+  if (!c.ok()) return;
+  const char* op = max ? "aten.argmax.default" : "aten.argmin.default";
+  if (c.integer("select_last_index", 0) == 0) return c.Give(c.b.Call(op, {x, axis, keep}));
+  Value* at = c.b.Call(op, {c.b.Call("aten.flip.default", {x, Arg(Ints{axis})}), axis, keep});
+  const IntOrValue last = c.b.Sub(c.b.Size(x, static_cast<int>(axis)), 1);
+  c.Give(c.b.Call("aten.add.Scalar", {c.b.Call("aten.neg.default", {at}), Arg(last)}));
+}
+
+void CumSum(Call& c) {
+  Value* x = c.in(0);
+  const Ints axes = c.constants(1, "an axis");
+  if (axes.size() != 1) return c.Wrong("other than one axis");
+  const int64_t axis = c.axis(axes[0], x->rank());
+  const bool reverse = c.integer("reverse", 0) != 0, exclusive = c.integer("exclusive", 0) != 0;
+  if (!c.ok()) return;
+  Value* in = reverse ? c.b.Call("aten.flip.default", {x, Arg(Ints{axis})}) : x;
+  Value* out = c.b.Call("aten.cumsum.default", {in, axis}, {{"dtype", Arg(x->dtype())}});
+  if (exclusive) out = c.b.Call("aten.sub.Tensor", {out, in});
+  c.Give(reverse ? c.b.Call("aten.flip.default", {out, Arg(Ints{axis})}) : out);
+}
+
+void TopK(Call& c) {
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", -1), x->rank());
+  IntOrValue k;
+  if (c.opset < 10) {
+    k = c.integer("k", 0);
+  } else {
+    const SymInts given = c.ints(1, "a count");
+    if (given.size() != 1) return c.Wrong("a count of other than one number");
+    k = given[0];
+  }
+  const Values out = c.b.CallMulti("aten.topk.default", {x, Arg(k), axis, c.integer("largest", 1) != 0, true});
+  if (!c.ok()) return;
+  c.Give(0, out[0]);
+  c.Give(1, out[1]);
+}
+
+constexpr Row kRows[] = {
+    {"ArgMax", ArgExtremum<true>},
+    {"ArgMin", ArgExtremum<false>},
+    {"CumSum", CumSum},
+    {"ReduceL1", Reduce<Reduction::kL1>},
+    {"ReduceL2", Reduce<Reduction::kL2>},
+    {"ReduceLogSum", Reduce<Reduction::kLogSum>},
+    {"ReduceLogSumExp", Reduce<Reduction::kLogSumExp>},
+    {"ReduceMax", Reduce<Reduction::kMax>},
+    {"ReduceMean", Reduce<Reduction::kMean>},
+    {"ReduceMin", Reduce<Reduction::kMin>},
+    {"ReduceProd", Reduce<Reduction::kProd>},
+    {"ReduceSum", Reduce<Reduction::kSum>},
+    {"ReduceSumSquare", Reduce<Reduction::kSumSquare>},
+    {"TopK", TopK},
+};
+
+}  // namespace
+
+absl::Span<const Row> ReductionRows() { return kRows; }
+
+}  // namespace slipway::importers::onnx_in

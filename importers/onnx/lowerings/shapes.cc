@@ -1,0 +1,590 @@
+// What moves, selects and counts elements. Operators that models compute shapes with work on elements where these are
+// known.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "importers/onnx/lowering.h"
+#include "importers/onnx/lowerings/elements.h"
+#include "ir/tensor.h"
+#include "onnx_model/onnx_graph.h"
+#include "onnx_model/onnx_graph_internal.h"
+
+namespace slipway::importers::onnx_in {
+namespace {
+
+std::optional<ir::TensorRef> DataOf(Call& c, const onnx::TensorProto& t) {
+  auto shape = onnx_model::ShapeOf(t);
+  if (!shape.ok() || !*shape) {
+    shape.ok() ? c.Refuse("of a type that is none of tensors") : c.Wrong(std::string(shape.status().message()));
+    return std::nullopt;
+  }
+  std::string bytes = onnx_model::DenseText(t, (*shape)->dtype);
+  if (bytes.size() != static_cast<size_t>((*shape)->nbytes())) {
+    c.Wrong("a tensor whose data are not of its shape");
+    return std::nullopt;
+  }
+  return ir::OwnedTensor((*shape)->dtype, (*shape)->sizes, std::move(bytes));
+}
+
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+void Constant(Call& c) {
+  const std::string name = c.node().output() ? c.node().output()->name() : "constant";
+  if (c.has_attribute("value")) {
+    const auto t = c.tensor("value");
+    if (!t) return;
+    if (const auto data = DataOf(c, *t)) c.Give(c.ConstantOf(name, *data));
+    return;
+  }
+  if (c.has_attribute("value_int"))
+    return c.Give(Elements{{IntOrValue(c.integer("value_int", 0))}, DType::kInt64, true});
+  if (const auto ints = c.integers("value_ints"))
+    return c.Give(Elements{SymInts(ints->begin(), ints->end()), DType::kInt64, false});
+  std::vector<float> floats;
+  std::vector<int64_t> sizes;
+  if (c.has_attribute("value_float")) {
+    floats.push_back(static_cast<float>(c.real("value_float", 0)));
+  } else if (const auto reals = c.reals("value_floats")) {
+    floats.assign(reals->begin(), reals->end());
+    sizes.push_back(static_cast<int64_t>(floats.size()));
+  } else {
+    return c.Refuse("of a value that is no dense tensor of numbers");
+  }
+  c.Give(c.ConstantOf(name, ir::OwnedTensor(DType::kFloat32, sizes, BytesOf(floats))));
+}
+
+constexpr int64_t kMostOfList = 64;  // elements of a list that is known
+
+void ConstantOfShape(Call& c) {
+  const SymInts sizes = c.ints(0, "sizes");
+  Arg value(0.0);
+  DType dtype = DType::kFloat32;
+  if (const auto t = c.tensor("value")) {
+    const auto data = DataOf(c, *t);
+    if (!data) return;
+    if (data->numel() != 1) return c.Wrong("a value of other than one element");
+    if (const auto count = c.elements(0); count && count->values.size() == 1 && !count->values[0].value &&
+                                          data->dtype == DType::kInt64 && count->values[0].constant >= 0 &&
+                                          count->values[0].constant <= kMostOfList) {
+      const auto bytes = ir::ReadDense(*data);
+      int64_t number = 0;
+      if (bytes.ok() && bytes->size() == sizeof number) {
+        std::memcpy(&number, bytes->data(), sizeof number);
+        return c.Give(Elements{SymInts(static_cast<size_t>(count->values[0].constant), IntOrValue(number))});
+      }
+    }
+    return c.Give(
+        c.b.Call("aten.expand.default",
+                 {c.b.Call("aten.reshape.default", {c.ConstantOf("value", *data), Arg(SymInts{})}), Arg(sizes)}));
+  }
+  c.Give(c.b.Full(sizes, value, dtype));
+}
+
+void Shape(Call& c) {
+  Value* x = c.in(0);
+  const int64_t rank = x->rank();
+  const auto clamp = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
+  const int64_t start = clamp(c.integer("start", 0)), end = clamp(c.integer("end", rank));
+  Elements out;
+  for (int64_t d = start; d < end; ++d) out.values.push_back(c.b.Size(x, static_cast<int>(d)));
+  c.Give(std::move(out));
+}
+
+void Size(Call& c) { c.Give(Elements{{c.b.Numel(c.in(0))}, DType::kInt64, true}); }
+
+void Identity(Call& c) {
+  if (auto e = c.elements(0)) return c.Give(*std::move(e));
+  c.Give(c.in(0));
+}
+
+void Dropout(Call& c) {
+  Value* x = c.in(0);
+  const bool training = c.opset >= 12 && c.has(2) && c.number(2).value_or(1) != 0;
+  if (training && c.number(1).value_or(0.5) != 0) return c.Refuse("in training mode");
+  c.Give(x);
+  if (c.wants(1)) c.Give(1, c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool));
+}
+
+// A shape that is data: a 0 becomes the input's size, and -1 what is left.
+void ReshapeByData(Call& c, Value* x, bool zeros) {
+  Value* to = c.b.Cast(c.in(1), DType::kInt64);
+  const auto rank = to->rank() == 1 ? to->sizes()[0].constant() : std::nullopt;
+  if (!rank) return c.Refuse("with a shape whose number the program computes");
+  if (!zeros) {
+    SymInts own = c.b.SizesOf(x);
+    own.resize(static_cast<size_t>(*rank), IntOrValue(1));
+    to = c.b.Call("aten.where.self", {c.b.Call("aten.eq.Scalar", {to, 0}), c.TensorOf(own), to});
+  }
+  Value* open = c.b.Call("aten.eq.Scalar", {to, -1});
+  Value* known = c.b.Call("aten.prod.default", {c.b.Call("aten.where.self", {open, c.Constant(1, DType::kInt64), to})});
+  Value* left =
+      c.b.Call("aten.div.Tensor_mode",
+               {c.b.ScalarTensor(Arg(c.b.Numel(x)), DType::kInt64), c.b.Call("aten.clamp.default", {known, 1})},
+               {{"rounding_mode", "trunc"}});
+  const SymInts sizes = c.ints_of(c.b.Call("aten.where.self", {open, left, to}), "a shape");
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
+}
+
+void Reshape(Call& c) {
+  if (const auto e = c.any_elements(0)) {
+    const auto to = c.elements(1);
+    if (to && std::all_of(to->values.begin(), to->values.end(), [](const IntOrValue& i) { return !i.value; })) {
+      Ints shape;
+      for (const IntOrValue& i : to->values) shape.push_back(i.constant);
+      if (auto reshaped = Reshaped(*e, shape)) return c.Give(*std::move(reshaped));
+    }
+  }
+  Value* x = c.in(0);
+  const bool zeros = c.integer("allowzero", 0) != 0;
+  if (!c.elements(1)) return ReshapeByData(c, x, zeros);
+  SymInts sizes = c.ints(1, "a shape");
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].value || sizes[d].constant != 0 || zeros) continue;
+    if (static_cast<int>(d) >= x->rank()) return c.Wrong("a size of 0 stands for one that the input does not have");
+    sizes[d] = c.b.Size(x, static_cast<int>(d));
+  }
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
+}
+
+void Flatten(Call& c) {
+  Value* x = c.in(0);
+  int64_t axis = c.integer("axis", 1);
+  if (axis < -x->rank() || axis > x->rank()) return c.Wrong("an axis that the input does not have");
+  if (axis < 0) axis += x->rank();
+  IntOrValue rows = 1, columns = 1;
+  for (int d = 0; d < x->rank(); ++d) (d < axis ? rows : columns) = c.b.Mul(d < axis ? rows : columns, c.b.Size(x, d));
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(SymInts{rows, columns})}));
+}
+
+void Transpose(Call& c) {
+  if (const auto e = c.any_elements(0); e && e->columns > 0 && c.integers("perm").value_or(Ints{1, 0}) == Ints{1, 0})
+    return c.Give(Transposed(*e));
+  Value* x = c.in(0);
+  Ints perm;
+  for (int d = x->rank(); d-- > 0;) perm.push_back(d);
+  if (const auto given = c.integers("perm")) perm = *given;
+  c.Give(c.b.Call("aten.permute.default", {x, Arg(perm)}));
+}
+
+void Concat(Call& c) {
+  Elements all;
+  bool known = true;
+  for (size_t i = 0; known && i < c.input_count(); ++i) {
+    const auto e = c.elements(i);
+    known = e && !e->scalar;
+    if (known) all.values.insert(all.values.end(), e->values.begin(), e->values.end()), all.dtype = e->dtype;
+  }
+  if (known && c.input_count() > 0) return c.Give(std::move(all));
+  const Values xs = c.ins();
+  if (xs.empty() || !c.ok()) return c.Wrong("no inputs");
+  c.Give(c.b.Call("aten.cat.default", {Arg(xs), c.axis(c.integer("axis", 1), xs[0]->rank())}));
+}
+
+// Axes were an attribute before opset 13 and are an input since.
+std::optional<Ints> AxesOf(Call& c) {
+  if (c.opset < 13) return c.integers("axes");
+  return c.has(1) ? std::optional<Ints>(c.constants(1, "axes")) : std::nullopt;
+}
+
+void Unsqueeze(Call& c) {
+  const auto axes = AxesOf(c);
+  if (!axes) return c.Wrong("no axes");
+  if (auto e = c.elements(0); e && e->scalar && axes->size() == 1) {
+    e->scalar = false;
+    return c.Give(*std::move(e));
+  }
+  Value* x = c.in(0);
+  const int rank = x->rank() + static_cast<int>(axes->size());
+  Ints sorted;
+  for (int64_t a : *axes) sorted.push_back(c.axis(a, rank));
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return c.Wrong("an axis given twice");
+  for (int64_t a : sorted) x = c.b.Call("aten.unsqueeze.default", {x, a});
+  c.Give(x);
+}
+
+void Squeeze(Call& c) {
+  const auto axes = AxesOf(c);
+  if (auto e = c.elements(0); e && !e->scalar && e->values.size() == 1 && (!axes || axes->size() == 1)) {
+    e->scalar = true;
+    return c.Give(*std::move(e));
+  }
+  Value* x = c.in(0);
+  Ints dims;
+  if (axes)
+    for (int64_t a : *axes) dims.push_back(c.axis(a, x->rank()));
+  else
+    for (int d = 0; d < x->rank(); ++d) {
+      if (!x->sizes()[static_cast<size_t>(d)].constant()) return c.Refuse("of every dim of 1, of dynamic dims");
+      if (x->sizes()[static_cast<size_t>(d)].is(1)) dims.push_back(d);
+    }
+  if (!c.ok() || dims.empty()) return c.Give(x);
+  const auto is_one = [&](int64_t d) { return x->sizes()[static_cast<size_t>(d)].is(1); };
+  if (std::all_of(dims.begin(), dims.end(), is_one)) return c.Give(c.b.Call("aten.squeeze.dims", {x, Arg(dims)}));
+  // ATen keeps a dim that is not 1, ONNX has none then.
+  SymInts sizes;
+  for (int d = 0; d < x->rank(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) sizes.push_back(c.b.Size(x, d));
+  c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
+}
+
+// A shape that is data: where it says 1, the input's size stays.
+void ExpandByData(Call& c, Value* x) {
+  Value* to = c.b.Cast(c.in(1), DType::kInt64);
+  const auto given = to->rank() == 1 ? to->sizes()[0].constant() : std::nullopt;
+  if (!given) return c.Refuse("with a shape whose number the program computes");
+  SymInts own = c.b.SizesOf(x), front;
+  const auto rank = std::max<size_t>(static_cast<size_t>(*given), own.size());
+  if (rank > static_cast<size_t>(*given))
+    to = c.b.Call("aten.constant_pad_nd.default", {to, Arg(Ints{static_cast<int64_t>(rank) - *given, 0}), 1});
+  own.insert(own.begin(), rank - own.size(), IntOrValue(1));
+  to = c.b.Call("aten.where.self", {c.b.Call("aten.eq.Scalar", {to, 1}), c.TensorOf(own), to});
+  c.Give(c.b.Call("aten.expand.default", {x, Arg(c.ints_of(to, "a shape"))}));
+}
+
+void Expand(Call& c) {
+  Value* x = c.in(0);
+  if (!c.elements(1)) return ExpandByData(c, x);
+  const SymInts sizes = c.ints(1, "a shape");
+  // Both are broadcast: a size of 1 keeps the input's.
+  const size_t rank = std::max(sizes.size(), static_cast<size_t>(x->rank()));
+  SymInts to(rank, IntOrValue(1));
+  for (size_t d = 0; d < rank; ++d) {
+    const auto from_end = rank - d;
+    const bool given = from_end <= sizes.size(), has = from_end <= static_cast<size_t>(x->rank());
+    const IntOrValue size = given ? sizes[sizes.size() - from_end] : IntOrValue(1);
+    to[d] =
+        size == IntOrValue(1) && has ? c.b.Size(x, static_cast<int>(static_cast<size_t>(x->rank()) - from_end)) : size;
+  }
+  c.Give(c.b.Call("aten.expand.default", {x, Arg(to)}));
+}
+
+void Tile(Call& c) { c.Give(c.b.Call("aten.repeat.default", {c.in(0), Arg(c.ints(1, "repeats"))})); }
+
+void Gather(Call& c) {
+  const auto at = c.elements(1);
+  if (const auto e = c.elements(0); e && !e->scalar && at && c.integer("axis", 0) == 0) {
+    Elements out{.dtype = e->dtype, .scalar = at->scalar};
+    bool known = true;
+    for (const IntOrValue& i : at->values) {
+      const int64_t n = static_cast<int64_t>(e->values.size()), k = i.constant < 0 ? i.constant + n : i.constant;
+      known = known && !i.value && k >= 0 && k < n;
+      if (known) out.values.push_back(e->values[static_cast<size_t>(k)]);
+    }
+    if (known) return c.Give(std::move(out));
+  }
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  if (!c.ok()) return;
+  if (at && at->scalar) return c.Give(c.b.Call("aten.select.int", {x, axis, Arg(at->values[0])}));
+  Values indices(static_cast<size_t>(axis), nullptr);
+  indices.push_back(c.b.Cast(c.in(1), DType::kInt64));
+  c.Give(c.b.Call("aten.index.Tensor", {x, Arg(indices)}));
+}
+
+// Starts, ends, axes and steps were attributes before opset 10.
+void Slice(Call& c) {
+  SymInts starts, ends;
+  std::optional<Ints> axes;
+  Ints steps;
+  if (c.opset < 10) {
+    const auto s = c.integers("starts"), e = c.integers("ends");
+    if (!s || !e) return c.Wrong("no starts or ends");
+    starts.assign(s->begin(), s->end()), ends.assign(e->begin(), e->end());
+    axes = c.integers("axes");
+  } else {
+    starts = c.ints(1, "starts"), ends = c.ints(2, "ends");
+    if (c.has(3)) axes = c.constants(3, "axes");
+    if (c.has(4)) steps = c.constants(4, "steps");
+    if (std::count(steps.begin(), steps.end(), 0) > 0 || std::count(steps.begin(), steps.end(), INT64_MIN) > 0)
+      return c.Wrong("a step of 0");
+  }
+  if (!c.ok()) return;
+  if (starts.size() != ends.size() || (axes && axes->size() != starts.size())) return c.Wrong("lists of other lengths");
+  steps.resize(starts.size(), 1);
+  const auto plain = [](const IntOrValue& i) { return i.value == nullptr; };
+  if (const auto e = c.any_elements(0); e && starts.size() == 1 && plain(starts[0]) && plain(ends[0]))
+    if (auto part = Sliced(*e, axes ? (*axes)[0] : 0, starts[0].constant, ends[0].constant, steps[0]))
+      return c.Give(*std::move(part));
+  Value* x = c.in(0);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t axis = c.axis(axes ? (*axes)[i] : static_cast<int64_t>(i), x->rank());
+    if (!c.ok()) return;
+    if (steps[i] > 0) {
+      x = c.b.Call("aten.slice.Tensor", {x, axis, Arg(starts[i]), Arg(ends[i]), steps[i]});
+      continue;
+    }
+    // Backwards: the part turned around, then every so many elements of it. The element behind `end` is the first.
+    if (!plain(starts[i]) || !plain(ends[i])) return c.Refuse("backwards between places that the program computes");
+    const int64_t first = starts[i].constant, stop = ends[i].constant, most = std::numeric_limits<int64_t>::max();
+    const int64_t behind = first == -1 || first == most ? most : first + 1;
+    x = stop == -1 ? c.b.Call("aten.slice.Tensor", {x, axis, 0, 0, 1})
+                   : c.b.Call("aten.slice.Tensor", {x, axis, stop == most ? most : stop + 1, behind, 1});
+    x = c.b.Call("aten.flip.default", {x, Arg(Ints{axis})});
+    if (steps[i] != -1) x = c.b.Call("aten.slice.Tensor", {x, axis, 0, std::numeric_limits<int64_t>::max(), -steps[i]});
+  }
+  c.Give(x);
+}
+
+// Sizes were an attribute before opset 13; without any, the parts are as equal as they can be.
+void Split(Call& c) {
+  Value* x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
+  if (!c.ok()) return;
+  SymInts sizes;
+  if (c.opset >= 13 && c.has(1)) {
+    sizes = c.ints(1, "sizes");
+  } else if (const auto given = c.opset < 13 ? c.integers("split") : std::nullopt) {
+    sizes.assign(given->begin(), given->end());
+  } else {
+    const auto size = x->sizes()[static_cast<size_t>(axis)].constant();
+    const auto n = static_cast<int64_t>(c.output_count());
+    if (n < 1) return c.Wrong("no results");
+    if (size) {
+      const int64_t part = (*size + n - 1) / n;
+      for (int64_t i = 0; i < n; ++i) sizes.emplace_back(std::clamp<int64_t>(*size - i * part, 0, part));
+    } else {
+      const IntOrValue all = c.b.Size(x, static_cast<int>(axis)), part = c.b.FloorDiv(c.b.Add(all, n - 1), n);
+      sizes.assign(static_cast<size_t>(n - 1), part);
+      sizes.push_back(c.b.Sub(all, c.b.Mul(part, n - 1)));
+    }
+  }
+  const Values parts = c.b.CallMulti("aten.split_with_sizes.default", {x, Arg(sizes), axis});
+  if (c.ok())
+    for (size_t i = 0; i < parts.size(); ++i) c.Give(i, parts[i]);
+}
+
+// From tensors: as many elements as the quotient says, first + i * step each.
+void RangeOfData(Call& c) {
+  Value *start = c.in(0), *end = c.in(1), *step = c.in(2);
+  for (Value** v : {&start, &end, &step}) {  // some exporters write lists of one
+    if (!(*v)->type().StaticNumel() || *(*v)->type().StaticNumel() != 1) return c.Wrong("limits that are no scalars");
+    if ((*v)->rank() != 0) *v = c.b.Call("aten.reshape.default", {*v, Arg(Ints{})});
+  }
+  const DType t = start->dtype(), wide = ir::IsFloating(t) ? DType::kFloat64 : DType::kInt64;
+  Value* span = c.b.Call("aten.sub.Tensor", {c.b.Cast(end, wide), c.b.Cast(start, wide)});
+  // The quotient rounded up, in whole numbers for integers.
+  Value* count =
+      ir::IsFloating(t)
+          ? c.b.Call("aten.ceil.default", {c.b.Call("aten.div.Tensor", {span, c.b.Cast(step, wide)})})
+          : c.b.Call("aten.neg.default",
+                     {c.b.Call("aten.div.Tensor_mode", {c.b.Call("aten.neg.default", {span}), c.b.Cast(step, wide)},
+                               {{"rounding_mode", "floor"}})});
+  count = c.b.Call("aten.clamp.default", {c.b.Cast(count, DType::kInt64), 0});
+  const SymInts n = c.ints_of(count, "a count");
+  if (n.size() != 1) return;
+  Value* i = c.b.Cast(c.b.Call("aten.arange.default", {Arg(n[0])}, {{"dtype", Arg(DType::kInt64)}}), t);
+  c.Give(c.b.Cast(c.b.Call("aten.add.Tensor", {start, c.b.Call("aten.mul.Tensor", {i, step})}), t));
+}
+
+void Range(Call& c) {
+  const auto start = c.elements(0), end = c.elements(1), step = c.elements(2);
+  if (!start || !end || !step || step->values.size() != 1 || step->values[0].value || step->values[0].constant == 0)
+    return RangeOfData(c);
+  c.Give(c.b.Call("aten.arange.start_step", {Arg(start->values[0]), Arg(end->values[0]), Arg(step->values[0])},
+                  {{"dtype", Arg(start->dtype)}}));
+}
+
+void Trilu(Call& c) {
+  IntOrValue k = 0;
+  if (c.has(1)) {
+    const SymInts given = c.ints(1, "a diagonal");
+    if (given.size() != 1) return c.Wrong("a diagonal of other than one number");
+    k = given[0];
+  }
+  c.Give(c.b.Call(c.integer("upper", 1) != 0 ? "aten.triu.default" : "aten.tril.default", {c.in(0), Arg(k)}));
+}
+
+// The tensor whose elements along each dim are those that the mode repeats; nothing where a size or a pad is dynamic.
+std::optional<Value*> PadBySelection(Call& c, Value* x, const SymInts& pads, const std::string& mode) {
+  const auto rank = static_cast<size_t>(x->rank());
+  constexpr int64_t kMost = 1 << 20;
+  for (size_t d = 0; d < rank; ++d) {
+    const auto size = x->sizes()[d].constant();
+    if (pads[d].value || pads[rank + d].value || (!size && (pads[d].constant != 0 || pads[rank + d].constant != 0)))
+      return std::nullopt;
+    if (pads[d].constant > kMost || pads[rank + d].constant > kMost || (size && *size > kMost)) return std::nullopt;
+  }
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t before = pads[d].constant, behind = pads[rank + d].constant;
+    if (before == 0 && behind == 0) continue;
+    const int64_t n = *x->sizes()[d].constant();
+    if (n < 1 || (mode == "reflect" && n < 2)) return std::nullopt;
+    std::vector<int64_t> from;
+    for (int64_t i = -before; i < n + behind; ++i) {
+      const int64_t period = 2 * (n - 1), around = period > 0 ? ((i % period) + period) % period : 0;
+      from.push_back(mode == "edge"      ? std::clamp<int64_t>(i, 0, n - 1)
+                     : mode == "reflect" ? (around < n ? around : period - around)
+                                         : ((i % n) + n) % n);
+    }
+    const auto count = static_cast<int64_t>(from.size());
+    x = c.b.Call(
+        "aten.index_select.default",
+        {x, static_cast<int64_t>(d), c.ConstantOf("places", ir::OwnedTensor(DType::kInt64, {count}, BytesOf(from)))});
+  }
+  return x;
+}
+
+// Pads were an attribute before opset 11: all begins, then all ends.
+void Pad(Call& c) {
+  Value* x = c.in(0);
+  const auto rank = static_cast<size_t>(x->rank());
+  SymInts given;
+  double value = 0;
+  bool computed = false;
+  if (c.opset < 11) {
+    if (const auto pads = c.integers("pads")) given.assign(pads->begin(), pads->end());
+    value = c.real("value", 0);
+  } else {
+    given = c.ints(1, "pads");
+    if (c.has(2)) {
+      computed = !c.number(2);
+      value = c.number(2).value_or(0);
+    }
+  }
+  SymInts pads(2 * rank, IntOrValue(0));
+  if (c.opset >= 18 && c.has(3)) {
+    const Ints axes = c.constants(3, "axes");
+    if (given.size() != 2 * axes.size()) return c.Wrong("pads of other axes");
+    for (size_t i = 0; i < axes.size() && c.ok(); ++i) {
+      const auto d = static_cast<size_t>(c.axis(axes[i], x->rank()));
+      pads[d] = given[i], pads[rank + d] = given[axes.size() + i];
+    }
+  } else {
+    if (given.size() != 2 * rank) return c.Wrong("pads of another rank");
+    pads = given;
+  }
+  if (!c.ok()) return;
+  const std::string mode = c.text("mode", "constant");
+  // From the last dim to the first, without those in front that have none.
+  SymInts backwards;
+  size_t used = 0;
+  for (size_t d = rank; d-- > 0;) {
+    backwards.push_back(pads[d]), backwards.push_back(pads[rank + d]);
+    if (!(pads[d] == IntOrValue(0)) || !(pads[rank + d] == IntOrValue(0))) used = backwards.size();
+  }
+  backwards.resize(used);
+  if (backwards.empty()) return c.Give(x);
+  if (mode == "constant" && !computed)
+    return c.Give(c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), value}));
+  if (mode == "constant") {  // a value that is data, where ones that are padded say so
+    Value* ones = c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool);
+    return c.Give(c.b.Call("aten.where.self", {c.b.Call("aten.constant_pad_nd.default", {ones, Arg(backwards), 0}),
+                                               c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), 0}),
+                                               c.b.Call("aten.reshape.default", {c.in(2), Arg(Ints{})})}));
+  }
+  // What is taken away goes before anything is repeated.
+  for (size_t d = 0; d < rank; ++d) {
+    IntOrValue &begin = pads[d], &end = pads[rank + d];
+    if ((begin.value || begin.constant >= 0) && (end.value || end.constant >= 0)) continue;
+    x = c.b.Call("aten.slice.Tensor",
+                 {x, static_cast<int64_t>(d), !begin.value && begin.constant < 0 ? -begin.constant : 0,
+                  !end.value && end.constant < 0 ? end.constant : std::numeric_limits<int64_t>::max(), 1});
+    if (!begin.value) begin.constant = std::max<int64_t>(begin.constant, 0);
+    if (!end.value) end.constant = std::max<int64_t>(end.constant, 0);
+  }
+  backwards.clear();
+  for (size_t d = rank; d-- > 0 && backwards.size() < used;)
+    backwards.push_back(pads[d]), backwards.push_back(pads[rank + d]);
+  const char* by_rank[3] = {"1d", "2d", "3d"};
+  const size_t dims = backwards.size() / 2;
+  const std::string kind = mode == "reflect" ? "reflection_pad" : mode == "edge" ? "replication_pad" : "";
+  if (kind.empty() || dims > 3) {
+    if (const auto selected = PadBySelection(c, x, pads, mode)) return c.Give(*selected);
+    const auto known = [](const IntOrValue& p) { return p.value == nullptr; };
+    if (mode == "wrap" && std::all_of(pads.begin(), pads.end(), known)) {
+      // The end in front and the beginning behind, which is what a pad up to the size is.
+      for (size_t d = 0; d < rank; ++d) {
+        const auto axis = static_cast<int64_t>(d);
+        Values parts;
+        if (pads[d].constant > 0)
+          parts.push_back(
+              c.b.Call("aten.slice.Tensor", {x, axis, -pads[d].constant, std::numeric_limits<int64_t>::max(), 1}));
+        parts.push_back(x);
+        if (pads[rank + d].constant > 0)
+          parts.push_back(c.b.Call("aten.slice.Tensor", {x, axis, 0, pads[rank + d].constant, 1}));
+        if (parts.size() == 1) continue;
+        const IntOrValue size = c.b.Add(c.b.Size(x, static_cast<int>(d)), pads[d].constant + pads[rank + d].constant);
+        x = c.b.Call("aten.cat.default", {Arg(parts), axis});
+        // Where the size is less than a pad, slices have fewer elements: an error of the run.
+        SymInts sizes = c.b.SizesOf(x);
+        sizes[d] = size;
+        x = c.b.Call("aten.reshape.default", {x, Arg(sizes)});
+      }
+      return c.Give(x);
+    }
+    return c.Refuse(text::StrCat("of mode ", mode, " in these dims of dynamic sizes"));
+  }
+  // ATen's operators take one batch and channels in front of the dims that they pad.
+  const std::string op = "aten." + kind + by_rank[dims - 1] + ".default";
+  if (rank == dims + 2) return c.Give(c.b.Call(op, {x, Arg(backwards)}));
+  SymInts own = c.b.SizesOf(x), image = {IntOrValue(1), IntOrValue(1)};
+  const size_t front = rank - dims;
+  for (size_t d = 0; d < front; ++d) image[1] = c.b.Mul(image[1], own[d]);
+  image.insert(image.end(), own.begin() + static_cast<int64_t>(front), own.end());
+  Value* out = c.b.Call(op, {c.b.Call("aten.reshape.default", {x, Arg(image)}), Arg(backwards)});
+  own.resize(front);
+  for (size_t d = front; d < rank; ++d) own.push_back(c.b.Size(out, static_cast<int>(d - front) + 2));
+  c.Give(c.b.Call("aten.reshape.default", {out, Arg(own)}));
+}
+
+void DepthToSpace(Call& c) {
+  const int64_t block = c.integer("blocksize", 1);
+  Value* x = c.in(0);
+  if (x->rank() != 4 || block < 1) return c.Wrong("no image, or no block");
+  const std::string mode = c.text("mode", "DCR");
+  if (mode == "CRD") return c.Give(c.b.Call("aten.pixel_shuffle.default", {x, block}));
+  const IntOrValue n = c.b.Size(x, 0), deep = c.b.FloorDiv(c.b.Size(x, 1), block * block), h = c.b.Size(x, 2),
+                   w = c.b.Size(x, 3);
+  Value* parts = c.b.Call("aten.reshape.default", {x, Arg(SymInts{n, block, block, deep, h, w})});
+  parts = c.b.Call("aten.permute.default", {parts, Arg(Ints{0, 3, 4, 1, 5, 2})});
+  c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, deep, c.b.Mul(h, block), c.b.Mul(w, block)})}));
+}
+
+void SpaceToDepth(Call& c) {
+  const int64_t block = c.integer("blocksize", 1);
+  Value* x = c.in(0);
+  if (x->rank() != 4 || block < 1) return c.Wrong("no image, or no block");
+  const IntOrValue n = c.b.Size(x, 0), channels = c.b.Size(x, 1), h = c.b.FloorDiv(c.b.Size(x, 2), block),
+                   w = c.b.FloorDiv(c.b.Size(x, 3), block);
+  Value* parts = c.b.Call("aten.reshape.default", {x, Arg(SymInts{n, channels, h, block, w, block})});
+  parts = c.b.Call("aten.permute.default", {parts, Arg(Ints{0, 3, 5, 1, 2, 4})});
+  c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, c.b.Mul(channels, block * block), h, w})}));
+}
+
+constexpr Row kRows[] = {
+    {"Concat", Concat, 4},
+    {"Constant", Constant},
+    {"ConstantOfShape", ConstantOfShape},
+    {"DepthToSpace", DepthToSpace},
+    {"Dropout", Dropout, 7},
+    {"Expand", Expand},
+    {"Flatten", Flatten},
+    {"Gather", Gather},
+    {"Identity", Identity},
+    {"Pad", Pad, 2},
+    {"Range", Range},
+    {"Reshape", Reshape, 5},
+    {"Shape", Shape},
+    {"Size", Size},
+    {"Slice", Slice},
+    {"SpaceToDepth", SpaceToDepth},
+    {"Split", Split, 2},
+    {"Squeeze", Squeeze},
+    {"Tile", Tile, 6},
+    {"Transpose", Transpose},
+    {"Trilu", Trilu},
+    {"Unsqueeze", Unsqueeze},
+};
+
+}  // namespace
+
+absl::Span<const Row> ShapeRows() { return kRows; }
+
+}  // namespace slipway::importers::onnx_in

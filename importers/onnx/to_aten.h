@@ -1,0 +1,24 @@
+// ONNX models as programs in ATen's vocabulary, which every target and command takes.
+#ifndef SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_
+#define SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "ir/graph.h"
+
+namespace slipway::importers {
+
+// Replaces the operators of a model that ReadOnnx() gave. Names of inputs, outputs and weights stay; named dims are
+// symbols.
+//
+// Unimplemented naming every operator, and every form of one, that has no lowering, a node of each; InvalidArgument for
+// nodes that contradict their operator's rules.
+absl::Status OnnxToAten(ir::Program& p);
+
+// Whether there is a lowering of an operator of ONNX's own at an opset.
+bool UnderstandsOnnx(std::string_view type, int opset);
+
+}  // namespace slipway::importers
+
+#endif  // SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_

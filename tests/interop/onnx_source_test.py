@@ -1,0 +1,246 @@
+"""ONNX models as a source: what torch.onnx, onnxruntime's quantizer and onnx's own node tests make, converted to
+libraries, to ONNX again and to PT2, beside onnxruntime and torch."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+import torch
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from safetensors.numpy import load_file, save_file
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+AUTO = torch.export.Dim.AUTO
+
+
+def by_onnxruntime(model, inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {i.name: x for i, x in zip(session.get_inputs(), inputs)})
+
+
+def by_library(slipway, library, inputs):
+    work = library.parent
+    save_file({f"input.{i}": np.require(x, requirements="C") for i, x in enumerate(inputs)}, work / "in.st")
+    slipway("run", library, "--inputs", work / "in.st", "--outputs", work / "out.st")
+    got = load_file(work / "out.st")
+    return [got[f"output.{i}"] for i in range(len(got))]
+
+
+def by_torch(archive, inputs):
+    with torch.no_grad():
+        out = torch.export.load(archive).module()(*map(torch.from_numpy, inputs))
+    return [x.numpy() for x in ([out] if isinstance(out, torch.Tensor) else out)]
+
+
+def near(got, wanted, tolerance=1e-4):
+    assert len(got) == len(wanted)
+    for g, w in zip(got, wanted):
+        assert g.shape == w.shape and g.dtype == w.dtype
+        np.testing.assert_allclose(g, w, tolerance, tolerance * max(1e-6, np.abs(w).max(initial=0)))
+
+
+def check(slipway, model, *sets, pt2=True, tolerance=1e-4):
+    """Each target at each set of inputs is as onnxruntime has the model."""
+    slipway("convert", model, "-o", model.with_suffix(".so"))
+    again = model.with_name("again.onnx")
+    slipway("convert", model, "-o", again)
+    onnx.checker.check_model(again, full_check=True)
+    if pt2:
+        slipway("convert", model, "-o", model.with_suffix(".pt2"))
+    for inputs in sets:
+        wanted = by_onnxruntime(model, inputs)
+        near(by_library(slipway, model.with_suffix(".so"), inputs), wanted, tolerance)
+        near(by_onnxruntime(again, inputs), wanted, tolerance)
+        if pt2:
+            near(by_torch(model.with_suffix(".pt2"), inputs), wanted, tolerance)
+
+
+def parsed(path, text, **weights):
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(x, name) for name, x in weights.items())
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+def test_node_tests(slipway):
+    """ONNX's own tests of operators: none is wrong or fails, and no fewer are right than were."""
+    judge = ROOT / "scripts" / "judge_onnx_nodes.py"
+    ran = subprocess.run([sys.executable, judge], capture_output=True, text=True)
+    counts = {
+        k: int(n) for n, k in re.findall(r"(\d+) (right|refused|wrong|failed|skipped)", ran.stdout.splitlines()[-1])
+    }
+    assert ran.returncode == 0 and counts.get("failed", 0) == 0, ran.stdout[-3000:]
+    assert counts["right"] >= 1070, ran.stdout[-3000:]
+
+
+class Convolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Conv2d(3, 8, 3, 2, 1), torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm, self.up = torch.nn.BatchNorm2d(8), torch.nn.ConvTranspose2d(8, 4, 2, 2)
+
+    def forward(self, x):
+        y = torch.nn.functional.hardswish(self.norm(self.b(self.a(x))))
+        y = torch.nn.functional.max_pool2d(y, 3, 2, 1)
+        return torch.nn.functional.interpolate(self.up(y), scale_factor=2.0, mode="bilinear"), y.mean((2, 3))
+
+
+class Transformer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(50, 32)
+        self.layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.lstm = torch.nn.LSTM(32, 16, bidirectional=True, batch_first=True)
+
+    def forward(self, ids):
+        y, (h, _) = self.lstm(self.layer(self.words(ids)))
+        return y, h
+
+
+@pytest.mark.parametrize(
+    "module, args", [(Convolutions, (torch.randn(2, 3, 32, 40),)), (Transformer, (torch.arange(14).view(2, 7),))]
+)
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_what_torch_makes(slipway, tmp_path, module, args, dynamo):
+    torch.manual_seed(0)
+    net, path = module().eval(), tmp_path / "m.onnx"
+    if dynamo:
+        torch.onnx.export(net, args, path, dynamo=True, verbose=False, dynamic_shapes=({0: AUTO},), external_data=False)
+    else:
+        torch.onnx.export(net, args, path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
+    x = args[0].numpy()
+    check(slipway, path, [x], [np.concatenate([x, x, x])])
+
+
+class Images(CalibrationDataReader):
+    def __init__(self, count):
+        self.left = [np.random.RandomState(i).randn(1, 3, 16, 16).astype(np.float32) for i in range(count)]
+
+    def get_next(self):
+        return {"x": self.left.pop()} if self.left else None
+
+
+@pytest.mark.parametrize("form", [QuantFormat.QDQ, QuantFormat.QOperator])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_static_quantization(slipway, tmp_path, form, per_channel):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, 2),
+                              torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))  # fmt: skip
+    net.eval()
+    torch.onnx.export(net, (torch.randn(1, 3, 16, 16),), tmp_path / "f.onnx", dynamo=False, input_names=["x"])
+    model = tmp_path / "q.onnx"
+    quantize_static(
+        tmp_path / "f.onnx", model, Images(4), quant_format=form, per_channel=per_channel, weight_type=QuantType.QInt8
+    )
+    slipway("convert", model, "-o", model.with_suffix(".so"))
+    x = np.random.RandomState(9).randn(1, 3, 16, 16).astype(np.float32)
+    (got,), (wanted,) = by_library(slipway, model.with_suffix(".so"), [x]), by_onnxruntime(model, [x])
+    # A step of the result's scale, where a rounding of floats decides.
+    assert np.abs(got - wanted).max() <= 0.02 * np.abs(wanted).max()
+
+
+def test_dynamic_quantization(slipway, tmp_path):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8)).eval()
+    torch.onnx.export(net, (torch.randn(4, 32),), tmp_path / "f.onnx", dynamo=False, input_names=["x"])
+    model = tmp_path / "q.onnx"
+    quantize_dynamic(tmp_path / "f.onnx", model)
+    assert "MatMulInteger" in {n.op_type for n in onnx.load(model).graph.node}
+    check(slipway, model, [np.random.RandomState(1).randn(4, 32).astype(np.float32)], pt2=False)
+
+
+LOOPS = {
+    # A branch reads a weight, a constant and a value of the graph around it.
+    "if": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3] x, bool c) => (float[n, 3] y) {
+          z = Mul (x, w)
+          y = If (c) <then_branch = t () => (float[n, 3] a) { one = Constant <value_float = 1.0> () a = Add (z, one) },
+                      else_branch = e () => (float[n, 3] b) { b = Sub (x, w) }>
+        }""",
+    # Newton's steps until they are near enough, the count as an input.
+    "while": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3] x, int64 most) => (float[n, 3] y) {
+          go = Constant <value = bool {1}> ()
+          y = Loop (most, go, x) <body = step (int64 i, bool going, float[n, 3] v) => (bool again, float[n, 3] next) {
+            half = Constant <value_float = 0.5> ()
+            q = Div (x, v)
+            s = Add (v, q)
+            next = Mul (s, half)
+            d = Sub (next, v)
+            a = Abs (d)
+            m = ReduceMax <keepdims = 0> (a)
+            eps = Constant <value_float = 0.01> ()
+            again = Greater (m, eps)
+          }>
+        }""",
+    # Results of each turn, stacked.
+    "stacked": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3] x, int64 most) => (float[n, 3] y, float[k, n, 3] all) {
+          go = Constant <value = bool {1}> ()
+          y, all = Loop (most, go, x) <body = step (int64 i, bool going, float[n, 3] v)
+                                        => (bool again, float[n, 3] next, float[n, 3] each) {
+            again = Identity (going)
+            f = Cast <to = 1> (i)
+            s = Add (v, f)
+            next = Mul (s, w)
+            each = Neg (next)
+          }>
+        }""",
+    "scan": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[3] h, float[n, 3] x) => (float[3] y, float[n, 3] all) {
+          y, all = Scan <num_scan_inputs = 1, scan_input_directions = [1],
+                         body = step (float[3] s, float[3] v) => (float[3] next, float[3] each) {
+            a = Mul (s, w)
+            next = Add (a, v)
+            each = Tanh (next)
+          }> (h, x)
+        }""",
+}
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_control_flow(slipway, tmp_path, kind):
+    model = parsed(tmp_path / "m.onnx", LOOPS[kind], w=np.array([0.5, 1.5, 2.0], np.float32))
+    x = np.abs(np.random.RandomState(0).randn(4, 3)).astype(np.float32) + 0.5
+    sets = {
+        "if": [[x, np.array(True)], [x[:2], np.array(False)]],
+        "while": [[x, np.array(20)], [x, np.array(2)], [x[:1], np.array(0)]],
+        "stacked": [[x, np.array(3)], [x[:2], np.array(5)]],
+        "scan": [[x[0], x], [x[1], x[:2]]],
+    }[kind]
+    check(slipway, model, *sets, pt2=False)
+
+
+def test_a_constant_condition_takes_its_branch(slipway, tmp_path):
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3] x) => (float[n] y) {
+          s = Shape <start = 1> (x)
+          three = Constant <value_ints = [3]> ()
+          same = Equal (s, three)
+          y = If (same) <then_branch = t () => (float[n] a) { a = ReduceSum <keepdims = 0> (x, axis) },
+                         else_branch = e () => (float[n, 3] b) { b = Identity (x) }>
+        }"""
+    model = parsed(tmp_path / "m.onnx", text, axis=np.array([1]))
+    check(slipway, model, [np.ones((2, 3), np.float32)], [np.ones((5, 3), np.float32)])
+
+
+def test_refusals_name_all_operators(slipway, tmp_path):
+    text = """<ir_version: 9, opset_import: ["" : 17, "mine" : 1]>
+        g (float[3] x, string[2] t) => (float[3] y, int64[m, 1] p) { y = mine.Magic (x) p = TfIdfVectorizer
+          <max_gram_length = 1, max_skip_count = 0, min_gram_length = 1, mode = "TF", ngram_counts = [0],
+           ngram_indexes = [0], pool_strings = ["a"]> (t) }"""
+    model = onnx.parser.parse_model(text)
+    onnx.save(model, tmp_path / "m.onnx")
+    ran = slipway("convert", tmp_path / "m.onnx", "-o", tmp_path / "m.so", status=4)
+    assert "mine.Magic" in ran.stderr and "TfIdfVectorizer" in ran.stderr and not (tmp_path / "m.so").exists()
+    ran = slipway("convert", tmp_path / "m.onnx", "-o", tmp_path / "m.pt2", status=4)
