@@ -152,6 +152,8 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
                   SourceOf(*n));
     Call call(*n, *this, b, opset == opsets_.end() ? 1 : opset->second);
     row->fn(call);
+    if (const std::string* unread = call.ok() ? call.Unread() : nullptr)
+      call.Refuse(text::StrCat("with attribute ", *unread));
     if (absl::IsUnimplemented(call.status())) {
       refusals_.push_back({text::StrCat(name, " ", std::string(call.status().message())), at});
     } else if (!call.ok() && !refusals_.empty()) {

@@ -128,7 +128,16 @@ std::optional<double> Call::NumberOf(const Value* v) const {
 
 const ir::NamedArg* Call::Find(std::string_view name) const {
   for (const ir::NamedArg& a : node_.args())
-    if (a.name == name || (a.name.size() == name.size() + 1 && a.name[0] == '#' && a.name.substr(1) == name)) return &a;
+    if (a.name == name || (a.name.size() == name.size() + 1 && a.name[0] == '#' && a.name.substr(1) == name)) {
+      read_.push_back(&a);
+      return &a;
+    }
+  return nullptr;
+}
+
+const std::string* Call::Unread() const {
+  for (const ir::NamedArg& a : node_.args())
+    if (!a.name.empty() && std::find(read_.begin(), read_.end(), &a) == read_.end()) return &a.name;
   return nullptr;
 }
 

@@ -88,6 +88,10 @@ class Call {
   std::optional<onnx::TensorProto> tensor(std::string_view name);
   DType dtype(std::string_view name, DType otherwise);
   ir::SubGraph graph_of(std::string_view name);  // null and an error where there is none
+  // An attribute that says nothing that the row does not know: one of training, or of a shape that an input has.
+  void Ignore(std::string_view name) { (void)Find(name); }
+  // The first attribute that nobody has asked for, or null: one of a later opset, or a form that the row forgot.
+  const std::string* Unread() const;
   // An axis of a rank, as an index from the front.
   int64_t axis(int64_t given, int rank);
 
@@ -125,6 +129,7 @@ class Call {
   std::optional<std::vector<double>> NumbersOf(const Value* v) const;
   const ir::Node& node_;
   GraphLowering& graph_;
+  mutable std::vector<const ir::NamedArg*> read_;  // attributes that were asked for
   absl::Status status_;
   std::vector<Operand> results_;
 };

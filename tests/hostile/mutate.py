@@ -954,7 +954,8 @@ KINDS = {  # what changes a file, and the commands on it
     "inputs": (changed_safetensors, ("run-inputs",)),
 }
 NAMING = ("text", "folder")  # of files that may not be there
-COMMON = {"program": ("onnx", "so"), "model": ("so",)}  # the commands that most of the code is behind, which every mutant sees
+# The commands that most of the code is behind, which every mutant sees.
+COMMON = {"program": ("onnx", "so"), "model": ("so",)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -378,11 +378,11 @@ def save_converted(folder, slipway):
 
 def save_node_models(folder, every):
     """Each EVERY-th model of ONNX's own tests of operators."""
-    import onnx.backend.test
+    import onnx.backend.test.case.node
 
-    nodes = pathlib.Path(onnx.backend.test.__file__).parent / "data" / "node"
-    for test in sorted(nodes.iterdir())[::every]:
-        shutil.copy(test / "model.onnx", folder / f"node_{test.name.removeprefix('test_')}.onnx")
+    tests = sorted(onnx.backend.test.case.node.collect_testcases(None), key=lambda t: t.name)
+    for test in tests[::every]:
+        onnx.save(test.model, folder / f"node_{test.name.removeprefix('test_')}.onnx")
 
 
 def main():

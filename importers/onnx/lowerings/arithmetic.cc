@@ -216,8 +216,18 @@ void Clip(Call& c) {
   c.Give(low.is_none() && high.is_none() ? x : c.b.Call("aten.clamp.default", {x, low, high}));
 }
 
+// To a float of a byte, what is too large becomes the largest number, or what ATen makes of it.
+Value* Converted(Call& c, Value* x, DType to) {
+  c.Ignore("round_mode");  // of powers of two, which kernels have none of
+  const bool saturate = c.integer("saturate", 1) != 0;
+  const double most = to == DType::kFloat8E4M3FN ? 448 : to == DType::kFloat8E5M2 ? 57344 : 0;
+  if (saturate && most > 0 && ir::IsFloating(x->dtype())) x = c.b.Call("aten.clamp.default", {x, -most, most});
+  return c.b.Cast(x, to);
+}
+
 void Cast(Call& c) {
   const DType to = c.dtype("to", DType::kFloat32);
+  c.Ignore("saturate"), c.Ignore("round_mode");
   if (const auto e = c.elements(0); e && (to == DType::kInt64 || to == DType::kInt32)) {
     Elements out = *e;
     out.dtype = to;
@@ -228,9 +238,9 @@ void Cast(Call& c) {
     e->dtype = to;
     return c.Give(*std::move(e));
   }
-  c.Give(c.b.Cast(c.in(0), to));
+  c.Give(Converted(c, c.in(0), to));
 }
-void CastLike(Call& c) { c.Give(c.b.Cast(c.in(0), c.in(1)->dtype())); }
+void CastLike(Call& c) { c.Give(Converted(c, c.in(0), c.in(1)->dtype())); }
 
 constexpr Row kRows[] = {
     {"Abs", Unary<kAbs>},

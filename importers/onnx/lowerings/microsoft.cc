@@ -42,6 +42,7 @@ Value* Activated(Call& c, Value* y, const std::vector<double>& parameters) {
 }
 
 void FusedConv(Call& c) {
+  c.Ignore("activation_params");
   Value* y = Convolve(c, c.in(0), c.in(1), c.opt_in(2));
   if (!y) return;
   y = WithBias(c, y, 3);
@@ -94,6 +95,7 @@ void SkipNorm(Call& c) {
 }
 
 void EmbedLayerNorm(Call& c) {
+  c.Ignore("mask_index_type");
   Value *ids = c.in(0), *segments = c.opt_in(1);
   Value* x = c.b.Call("aten.embedding.default", {c.in(2), ids});
   if (c.has(8)) {
@@ -151,6 +153,7 @@ Value* Attend(Call& c, Value* q, Value* k, Value* v, Value* mask, bool causal, d
 
 // Of one tensor: its products with weights for queries, keys and values at once.
 void Attention(Call& c) {
+  c.Ignore("mask_filter_value"), c.Ignore("past_present_share_buffer");
   Value *x = c.in(0), *w = c.in(1);
   const int64_t heads = c.integer("num_heads", 0);
   if (c.has(4) || c.wants(1)) return c.Refuse("with a state of earlier keys");
@@ -174,6 +177,7 @@ void Attention(Call& c) {
 
 // Of queries, keys and values, each [batch, length, heads * size].
 void MultiHeadAttention(Call& c) {
+  c.Ignore("mask_filter_value");
   const int64_t heads = c.integer("num_heads", 0);
   Value *q = c.in(0), *k = c.opt_in(1), *v = c.opt_in(2);
   if (!k || !v || q->rank() != 3 || k->rank() != 3 || v->rank() != 3)

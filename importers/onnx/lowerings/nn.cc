@@ -98,6 +98,8 @@ std::optional<Ints> KernelOf(Call& c, Value* weight) {
     kernel.push_back(*size);
   }
   if (kernel.empty()) c.Wrong("a weight of less than three dims");
+  if (const auto stated = c.integers("kernel_shape"); stated && *stated != kernel)
+    c.Wrong("a kernel_shape that is not the weight's");
   return kernel.empty() ? std::nullopt : std::optional<Ints>(kernel);
 }
 
@@ -172,6 +174,7 @@ void Einsum(Call& c) { c.Give(c.b.Call("aten.einsum.default", {c.text("equation"
 // ---- Norms
 
 void BatchNorm(Call& c) {
+  c.Ignore("momentum"), c.Ignore("spatial");
   if (c.integer("training_mode", 0) != 0 || c.wants(1)) return c.Refuse("in training mode");
   if (c.opset < 9 && c.integer("spatial", 1) == 0) return c.Refuse("with statistics of each position");
   c.Give(c.b.Call("aten.batch_norm.default",
@@ -236,7 +239,11 @@ void LpNorm(Call& c) {
   if (p != 1 && p != 2) return c.Wrong("a norm other than 1 and 2");
   Value* sum = p == 1 ? c.b.Call("aten.abs.default", {x}) : c.b.Call("aten.mul.Tensor", {x, x});
   sum = c.b.Call("aten.sum.dim_IntList", {sum, Arg(Ints{axis}), true});
-  c.Give(c.b.Call("aten.div.Tensor", {x, p == 1 ? sum : c.b.Call("aten.sqrt.default", {sum})}));
+  if (p == 2) sum = c.b.Call("aten.sqrt.default", {sum});
+  // What is all zeros stays so.
+  Value* zero = c.b.Call("aten.eq.Scalar", {sum, 0.0});
+  sum = c.b.Call("aten.where.self", {zero, c.Constant(1, x->dtype()), sum});
+  c.Give(c.b.Call("aten.div.Tensor", {x, sum}));
 }
 
 // ---- Pools
@@ -293,6 +300,7 @@ void MaxPool(Call& c) {
   auto w = PoolWindow(c, x);
   if (!w) return;
   const bool ceil = c.integer("ceil_mode", 0) != 0;
+  c.Ignore("storage_order");  // of indices
   if (c.wants(1)) {
     if (PadsOtherwise(*w) || !ir::IsFloating(x->dtype()) || w->kernel.size() > 2)
       return c.Refuse("with indices as a result and pads that differ, of integers or in three dims");

@@ -153,6 +153,7 @@ void GiveQuantized(Call& c, Value* y, size_t scale, size_t zero, DType otherwise
 namespace {
 
 void QuantizeLinear(Call& c) {
+  c.Ignore("saturate"), c.Ignore("output_dtype");
   const DType to = c.has(2) ? c.in(2)->dtype() : c.dtype("output_dtype", DType::kUInt8);
   c.Give(QuantizeBy(c, c.in(0), c.in(1), c.opt_in(2), to, {c.integer("axis", 1), c.integer("block_size", 0)}));
 }
@@ -307,6 +308,7 @@ void DynamicQuantizeMatMul(Call& c) {
 
 // [n, blocks, bytes] of 4 bits, the low ones first, or of 8, as [n, k].
 void MatMulNBits(Call& c) {
+  c.Ignore("accuracy_level");  // the least, which floats keep
   const int64_t k = c.integer("K", 0), n = c.integer("N", 0), bits = c.integer("bits", 4),
                 block = c.integer("block_size", 0);
   Value *x = c.in(0), *w = c.in(1), *scale = c.in(2), *zero = c.opt_in(3);

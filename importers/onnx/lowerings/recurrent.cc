@@ -34,6 +34,7 @@ struct Layer {
 };
 
 std::vector<std::string> Names(Call& c) {
+  c.Ignore("activations");
   for (const ir::NamedArg& a : c.node().args())
     if (a.name == "activations")
       if (const auto* names = a.arg.get<std::vector<std::string>>()) return *names;
@@ -49,6 +50,7 @@ std::optional<Layer> Read(Call& c, const Cell& cell) {
   l.reverse = direction == "reverse";
   l.batch_first = c.integer("layout", 0) != 0;
   l.clip = c.real("clip", 0);
+  c.Ignore("hidden_size");
   l.reset_behind = c.integer("linear_before_reset", 0) != 0;
   l.coupled = c.integer("input_forget", 0) != 0;
   l.activations = Names(c);

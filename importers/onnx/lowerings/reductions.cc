@@ -19,6 +19,7 @@ void Reduce(Call& c) {
   else if (c.has(1))
     axes = c.constants(1, "axes");
   const bool keep = c.integer("keepdims", 1) != 0;
+  c.Ignore("noop_with_empty_axes");
   if ((!axes || axes->empty()) && c.integer("noop_with_empty_axes", 0) != 0) {
     if (r == Reduction::kSumSquare) return c.Give(c.b.Call("aten.mul.Tensor", {x, x}));
     if (r == Reduction::kL1 || r == Reduction::kL2) return c.Give(c.b.Call("aten.abs.default", {x}));
@@ -86,6 +87,7 @@ void CumSum(Call& c) {
 }
 
 void TopK(Call& c) {
+  c.Ignore("sorted");  // any order will do where it is 0
   Value* x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", -1), x->rank());
   IntOrValue k;

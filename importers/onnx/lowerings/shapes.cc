@@ -104,6 +104,7 @@ void Identity(Call& c) {
 }
 
 void Dropout(Call& c) {
+  c.Ignore("ratio"), c.Ignore("seed");
   Value* x = c.in(0);
   const bool training = c.opset >= 12 && c.has(2) && c.number(2).value_or(1) != 0;
   if (training && c.number(1).value_or(0.5) != 0) return c.Refuse("in training mode");
@@ -132,6 +133,7 @@ void ReshapeByData(Call& c, Value* x, bool zeros) {
 }
 
 void Reshape(Call& c) {
+  c.Ignore("allowzero");
   if (const auto e = c.any_elements(0)) {
     const auto to = c.elements(1);
     if (to && std::all_of(to->values.begin(), to->values.end(), [](const IntOrValue& i) { return !i.value; })) {
@@ -173,6 +175,7 @@ void Transpose(Call& c) {
 }
 
 void Concat(Call& c) {
+  c.Ignore("axis");
   Elements all;
   bool known = true;
   for (size_t i = 0; known && i < c.input_count(); ++i) {
@@ -334,6 +337,8 @@ void Slice(Call& c) {
 
 // Sizes were an attribute before opset 13; without any, the parts are as equal as they can be.
 void Split(Call& c) {
+  if (c.integer("num_outputs", static_cast<int64_t>(c.output_count())) != static_cast<int64_t>(c.output_count()))
+    return c.Wrong("num_outputs of other results");
   Value* x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", 0), x->rank());
   if (!c.ok()) return;
@@ -384,6 +389,7 @@ void RangeOfData(Call& c) {
 }
 
 void Range(Call& c) {
+  c.Ignore("stash_type");  // sums in a wider type than asked for are as near
   const auto start = c.elements(0), end = c.elements(1), step = c.elements(2);
   if (!start || !end || !step || step->values.size() != 1 || step->values[0].value || step->values[0].constant == 0)
     return RangeOfData(c);
@@ -554,7 +560,11 @@ void SpaceToDepth(Call& c) {
   const IntOrValue n = c.b.Size(x, 0), channels = c.b.Size(x, 1), h = c.b.FloorDiv(c.b.Size(x, 2), block),
                    w = c.b.FloorDiv(c.b.Size(x, 3), block);
   Value* parts = c.b.Call("aten.reshape.default", {x, Arg(SymInts{n, channels, h, block, w, block})});
-  parts = c.b.Call("aten.permute.default", {parts, Arg(Ints{0, 3, 5, 1, 2, 4})});
+  // The place in a block before the channel, or behind it.
+  const std::string mode = c.text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") return c.Wrong("an unknown mode");
+  parts =
+      c.b.Call("aten.permute.default", {parts, Arg(mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4})});
   c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, c.b.Mul(channels, block * block), h, w})}));
 }
 
