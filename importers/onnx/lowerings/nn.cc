@@ -187,6 +187,7 @@ void InstanceNorm(Call& c) {
 }
 
 void LayerNorm(Call& c) {
+  c.Ignore("stash_type");  // of statistics, which are of f32 or wider
   Value* x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", -1), x->rank());
   if (!c.ok()) return;
@@ -210,6 +211,7 @@ void LayerNorm(Call& c) {
 }
 
 void RmsNorm(Call& c) {
+  c.Ignore("stash_type");  // of statistics, which are of f32 or wider
   Value* x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", -1), x->rank());
   if (!c.ok()) return;
@@ -221,6 +223,7 @@ void RmsNorm(Call& c) {
 
 // Scale and bias were of groups before opset 21 and are of channels since.
 void GroupNorm(Call& c) {
+  c.Ignore("stash_type");  // of statistics, which are of f32 or wider
   Value *x = c.in(0), *scale = c.in(1), *bias = c.in(2);
   const int64_t groups = c.integer("num_groups", 1);
   if (c.opset < 21 && c.ok()) {

@@ -180,6 +180,8 @@ IntOrValue Scaled(Call& c, Value* x, size_t d, double scale) {
 }
 
 void ResizeNode(Call& c) {
+  for (const char* name : {"keep_aspect_ratio_policy", "nearest_mode", "cubic_coeff_a", "extrapolation_value"})
+    c.Ignore(name);
   Value* x = c.in(0);
   const auto rank = static_cast<size_t>(x->rank());
   Mode m;
