@@ -60,6 +60,7 @@ inline constexpr FlagRow kFlagRows[] = {
     {"shapes", "Shapes", "require-dynamic", "exit code 4 where that dim is static"},
     {"", "Shapes", "dim-names", ""},
     {"", "Shapes", "require-dynamic", ""},
+    {"", "Shapes", "constant-inputs", ""},
     {"", "ONNX", "opset", "the opset to declare, exactly; 18 … 28 (20)"},
     {"", "ONNX", "external-data", ""},
     {"", "ONNX", "state", "what becomes of state that the program updates"},

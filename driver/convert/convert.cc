@@ -302,6 +302,15 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
   return metadata;
 }
 
+// An ONNX model some of whose inputs are constants.
+static absl::StatusOr<ir::Archive> WithConstants(const std::string& path, const ConvertOptions& o,
+                                                 const Reader& reader) {
+  auto constants = reader.Tensors(o.constant_inputs, "");
+  if (!constants.ok()) return WithPlace(constants.status(), o.constant_inputs);
+  ASSIGN_OR_RETURN(const Source source, OpenSource(path));
+  return OpenOnnxArchive(source, *constants);
+}
+
 absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& reader, const Target& target,
                                          ConvertSummary& summary) {
   const bool one = target.takes == Target::kOneProgram;
@@ -311,7 +320,7 @@ absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& 
   ir::Archive archive;
   for (const std::string& text : o.inputs) {
     const Input input = one ? Input{"", text} : ParseInput(text);
-    auto read = reader.Programs(input.path);
+    auto read = o.constant_inputs.empty() ? reader.Programs(input.path) : WithConstants(input.path, o, reader);
     if (!read.ok()) return WithPlace(read.status(), input.path);
     if (absl::Status s = Add(*std::move(read), input, o.inputs.size() > 1, archive); !s.ok())
       return WithPlace(s, input.path);

@@ -32,6 +32,7 @@ struct ConvertOptions {
   std::vector<std::string> unify;  // files of the same model at other sizes
   std::vector<std::pair<std::string, std::string>> dim_names;
   std::vector<std::string> require_dynamic;  // "x:0"
+  std::string constant_inputs;               // a file of tensors, by the names of an ONNX model's inputs
   // Passes
   bool verify_each = false;
   // ONNX
@@ -197,6 +198,9 @@ inline constexpr ConvertFlag kTable[] = {
                         "new names of dynamic dimensions: `s77=batch`; may be repeated"),
     Flag<&O::require_dynamic>("require-dynamic", kPrograms, "INPUT:AXIS",
                               "exit code 4 with the reason where that dimension is static; may be repeated"),
+    Flag<&O::constant_inputs>("constant-inputs", kPrograms, "FILE",
+                              "tensors (.safetensors) that inputs of an ONNX model have for good, by name: sizes, axes "
+                              "and switches that the model takes as inputs, so that what depends on them is decided"),
     Flag<&O::allow_missing>("allow-missing", kEvery, "",
                             "names that the files of `--weights` lack keep the archive's values"),
     Flag<&O::key>("key", kEvery, "PATH",

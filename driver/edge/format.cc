@@ -356,8 +356,8 @@ absl::Status Unknown(const Source& source) {
 }
 
 // An ONNX model in ATen's operators.
-absl::StatusOr<ir::Archive> OnnxArchive(const Source& source) {
-  auto read = importers::ReadOnnxProgram(source.file);
+absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std::string, ir::TensorRef>& constants) {
+  auto read = importers::ReadOnnxProgram(source.file, constants);
   if (absl::IsUnimplemented(read.status()))
     return WithHelp(read.status(), "slipway inspect, diff, run and verify take the model as it is");
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, std::move(read));
@@ -393,10 +393,18 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
   return Unknown(source);
 }
 
+absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants) {
+  ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
+  if (!format->onnx_graph)
+    return UsageError("--constant-inputs goes with ONNX models",
+                      "programs of torch.export have constants of their own");
+  return OnnxArchive(source, constants.tensors);
+}
+
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
-  if ((*format)->onnx_graph) return OnnxArchive(source);
+  if ((*format)->onnx_graph) return OnnxArchive(source, {});
   if (!(*format)->programs)
     return WithHelp(absl::UnimplementedError(text::StrCat(
                         source.path, ": a ", (*format)->title,

@@ -51,6 +51,10 @@ absl::StatusOr<const Format*> FormatOf(const Source& source);
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source);
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
 
+// The program of an ONNX model whose inputs have these tensors for good, by name. InvalidArgument for a file that is no
+// ONNX model, for names that are no inputs', and for other types and sizes.
+absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants);
+
 // The program of generic nodes of a file whose format has one, verified; else null.
 absl::StatusOr<std::unique_ptr<ir::Program>> OpenOnnxGraph(const Source& source);
 

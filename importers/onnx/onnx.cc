@@ -7,9 +7,11 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "importers/onnx/to_aten.h"
@@ -17,6 +19,7 @@
 #include "ir/tensor.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_model/onnx_graph.h"
+#include "onnx_model/types.h"
 
 namespace slipway::importers {
 namespace {
@@ -104,12 +107,46 @@ void ForgetUnknownSizes(onnx::GraphProto& g) {
     }
 }
 
+// Inputs that become initializers, all problems at once.
+absl::Status MakeConstants(const std::map<std::string, ir::TensorRef>& constants, onnx::GraphProto& g) {
+  std::vector<std::string> problems;
+  for (const auto& [name, t] : constants) {
+    const auto input = std::find_if(g.input().begin(), g.input().end(),
+                                    [&name = name](const onnx::ValueInfoProto& v) { return v.name() == name; });
+    if (input == g.input().end()) {
+      std::vector<std::string> names;
+      for (const onnx::ValueInfoProto& v : g.input()) names.push_back(v.name().substr(0, 100));
+      problems.push_back(text::StrCat("'", name, "' is no input; those are ", text::Join(names, ", ")));
+      continue;
+    }
+    const onnx::TypeProto::Tensor& type = input->type().tensor_type();
+    bool fits = type.elem_type() == onnx_model::OnnxType(t.dtype) &&
+                (!type.has_shape() || type.shape().dim_size() == static_cast<int>(t.sizes.size()));
+    for (int d = 0; fits && d < type.shape().dim_size(); ++d)
+      fits = !type.shape().dim(d).has_dim_value() || type.shape().dim(d).dim_value() == t.sizes[static_cast<size_t>(d)];
+    if (!fits) {
+      problems.push_back(text::StrCat("'", name, "' has another type or other sizes than the input"));
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string bytes, ir::ReadDense(t));
+    onnx::TensorProto* constant = g.add_initializer();
+    constant->set_name(name);
+    constant->set_data_type(type.elem_type());
+    for (int64_t size : t.sizes) constant->add_dims(size);
+    constant->set_raw_data(bytes);
+    g.mutable_input()->erase(input);
+  }
+  return problems.empty() ? absl::OkStatus() : ListError("constants that do not fit the model", problems);
+}
+
 class Importer {
  public:
   explicit Importer(std::shared_ptr<io::MappedFile> file) : file_(std::move(file)), data_(file_->data()) {}
 
-  // `inlined`: functions that the importer does not understand are replaced by their bodies.
-  absl::StatusOr<OnnxModel> Read(bool inlined) {
+  using Constants = std::map<std::string, ir::TensorRef>;
+  // With `constants`: these are initializers, and functions that the importer does not understand are replaced by their
+  // bodies.
+  absl::StatusOr<OnnxModel> Read(const Constants* constants) {
     ASSIGN_OR_RETURN(const std::string skeleton, Model());
     onnx::ModelProto model;
     google::protobuf::io::ArrayInputStream bytes(skeleton.data(), static_cast<int>(skeleton.size()));
@@ -117,7 +154,8 @@ class Importer {
     if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
       return Malformed("or nested too deeply");
     if (!model.has_graph()) return Malformed("without a graph");
-    if (inlined) {
+    if (constants) {
+      RETURN_IF_ERROR(MakeConstants(*constants, *model.mutable_graph()));
       ForgetUnknownSizes(*model.mutable_graph());
       RETURN_IF_ERROR(onnx_model::InlineFunctions(model, UnderstandsOnnx));
     }
@@ -289,12 +327,11 @@ bool LooksLikeOnnx(const io::MappedFile& file) {
   return fields.good() && graph && version;
 }
 
-absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) {
-  return Importer(file).Read(/*inlined=*/false);
-}
+absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) { return Importer(file).Read(nullptr); }
 
-absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file) {
-  ASSIGN_OR_RETURN(OnnxModel model, Importer(file).Read(/*inlined=*/true));
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file,
+                                                             const std::map<std::string, ir::TensorRef>& constants) {
+  ASSIGN_OR_RETURN(OnnxModel model, Importer(file).Read(&constants));
   RETURN_IF_ERROR(OnnxToAten(*model.program));
   return std::move(model.program);
 }

@@ -232,7 +232,8 @@ void QLinearBinary(Call& c) {
   Value *a = DequantizedInput(c, 0, 1, 2, {}), *b = DequantizedInput(c, 3, 4, 5, {});
   if (c.ok()) GiveQuantized(c, c.b.Call(op, {a, b}), 6, 7, DType::kUInt8, {});
 }
-constexpr char kAdd[] = "aten.add.Tensor", kMul[] = "aten.mul.Tensor";
+constexpr char kSumOfBoth[] = "aten.add.Tensor";
+constexpr char kProductOfBoth[] = "aten.mul.Tensor";
 
 void QLinearSigmoid(Call& c) {
   Value* x = DequantizedInput(c, 0, 1, 2, {});
@@ -352,13 +353,13 @@ constexpr Row kMicrosoft[] = {
     {"MatMulIntegerToFloat", MatMulIntegerToFloat},
     {"MatMulNBits", MatMulNBits},
     {"QGemm", QGemm},
-    {"QLinearAdd", QLinearBinary<kAdd>},
+    {"QLinearAdd", QLinearBinary<kSumOfBoth>},
     {"QLinearAveragePool", QLinearAveragePool},
     {"QLinearConcat", QLinearConcat},
     {"QLinearConv", QLinearConv},
     {"QLinearGlobalAveragePool", QLinearGlobalAveragePool},
     {"QLinearLeakyRelu", QLinearLeakyRelu},
-    {"QLinearMul", QLinearBinary<kMul>},
+    {"QLinearMul", QLinearBinary<kProductOfBoth>},
     {"QLinearSigmoid", QLinearSigmoid},
     {"QLinearSoftmax", QLinearSoftmax},
     {"QuantizeLinear", QuantizeLinear},

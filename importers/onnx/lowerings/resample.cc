@@ -78,7 +78,7 @@ Value* ResizeAxis(Call& c, Value* x, int dim, const Mode& m, const Axis& a) {
       double sum = 0;
       for (auto k = static_cast<int64_t>(std::floor(p - reach)); k <= static_cast<int64_t>(std::ceil(p + reach)); ++k) {
         const double w = Weight(m, (static_cast<double>(k) - p) / stretch);
-        if (w == 0 || ((m.exclude_outside || m.antialias) && (k < 0 || k >= a.in))) continue;
+        if (w == 0 || (m.exclude_outside && (k < 0 || k >= a.in))) continue;
         taps.push_back(k), shares.push_back(w), sum += w;
       }
       for (double& w : shares) w /= sum;

@@ -146,6 +146,7 @@ def quantize(
     unify: StrPath | Sequence[StrPath] | None = None,
     dim_names: str | Sequence[str] | Mapping[str, object] | None = None,
     require_dynamic: str | Sequence[str] | None = None,
+    constant_inputs: StrPath | None = None,
     allow_missing: bool = False,
     key: str | None = None,
     opset: int | None = None,
@@ -223,6 +224,9 @@ def quantize(
     dim_names               new names of dynamic dimensions: s77=batch; may be repeated. For onnx, pt2, so, native-pt2
     require_dynamic         exit code 4 with the reason where that dimension is static; may be repeated. For onnx, pt2,
                             so, native-pt2
+    constant_inputs         tensors (.safetensors) that inputs of an ONNX model have for good, by name: sizes, axes and
+                            switches that the model takes as inputs, so that what depends on them is decided. For onnx,
+                            pt2, so, native-pt2
     allow_missing           names that the files of --weights lack keep the archive's values
     key                     the dict of a nested checkpoint that holds the tensors: model.state_dict; . is the outermost
     opset                   the opset to declare, exactly; 18 … 28. For onnx
@@ -351,6 +355,7 @@ def quantize(
         "unify": unify,
         "dim_names": dim_names,
         "require_dynamic": require_dynamic,
+        "constant_inputs": constant_inputs,
         "allow_missing": allow_missing,
         "key": key,
         "opset": opset,

@@ -15,6 +15,7 @@ class ConvertFlags(TypedDict, total=False):
     unify: StrPath | Sequence[StrPath] | None
     dim_names: str | Sequence[str] | Mapping[str, object] | None
     require_dynamic: str | Sequence[str] | None
+    constant_inputs: StrPath | None
     allow_missing: bool | None
     key: str | None
     opset: int | None
@@ -84,6 +85,7 @@ class CompileFlags(TypedDict, total=False):
     unify: StrPath | Sequence[StrPath] | None
     dim_names: str | Sequence[str] | Mapping[str, object] | None
     require_dynamic: str | Sequence[str] | None
+    constant_inputs: StrPath | None
     allow_missing: bool | None
     key: str | None
     allow_int8_activations: bool | None
