@@ -35,7 +35,7 @@ grep -q 'ONNX model' stdout && grep -q 'opsets: ai.onnx 20' stdout || fails "wha
 expect 0 '' slipway inspect model.onnx --ir
 grep -q '= onnx.Relu(\[%' stdout || fails "nodes of an ONNX model: $(cat stdout)"
 expect 0 '' slipway diff model.onnx model.bin
-expect 0 "" slipway convert model.onnx -o model.pt2
+expect 0 "" slipway convert model.onnx -o model.pt2 -q
 echo hello > what.bin
 expect 3 'SW1001.*what.bin' slipway inspect what.bin
 slipway inspect "$ROOT/samples/minilm.pt2" > minilm
