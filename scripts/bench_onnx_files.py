@@ -10,6 +10,7 @@ differs, milliseconds of both (the least of N runs in turns) and the ratio. Exit
 """
 
 import argparse
+import json
 import math
 import os
 import pathlib
@@ -57,10 +58,9 @@ def difference(got, wanted):
     return None
 
 
-def milliseconds(text):
-    """Of `slipway run --repeat`: the median it reports."""
-    found = re.search(r"([0-9.]+) ms", text)
-    return float(found.group(1)) if found else math.nan
+def milliseconds(report):
+    """The least of the runs in the report of `slipway run --repeat --json`."""
+    return min(json.loads(report)["run_s"]) * 1e3
 
 
 def main():
@@ -99,7 +99,8 @@ def main():
                 print(f"{file.stem:45} skipped, ONNX Runtime: {str(e).splitlines()[0][:120]}", flush=True)
                 continue
             save_file({f"input.{i}": x for i, x in enumerate(inputs)}, f"{work}/in.st")
-            ran = slipway("run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st")
+            run = ["run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--outputs", f"{work}/out.st"]
+            ran = slipway(*run)
             if ran.returncode != 0:
                 print(f"{file.stem:45} run failed: {ran.stderr.strip().splitlines()[0][:150]}", flush=True)
                 bad += 1
@@ -110,10 +111,8 @@ def main():
             if not options.no_times:
                 ours = theirs = math.inf
                 for _ in range(3):  # in turns
-                    ran = slipway(
-                        "run", f"{work}/m.so", "--inputs", f"{work}/in.st", "--repeat", options.repeat, "--threads", 1
-                    )
-                    ours = min(ours, milliseconds(ran.stdout + ran.stderr))
+                    ran = slipway(*run, "--repeat", options.repeat, "--threads", 1, "--json")
+                    ours = min(ours, milliseconds(ran.stdout))
                     for _ in range(options.repeat):
                         start = time.perf_counter()
                         session.run(None, feed)
