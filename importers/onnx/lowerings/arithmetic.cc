@@ -17,48 +17,55 @@ void Binary(Call& c) {
   c.Give(c.b.Call(op, {c.in(0), c.in(1)}));
 }
 
+bool IsConstant(const Elements& e) {
+  return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
+}
+
+// Two lists of known elements pair by pair, one of which may be one element. Nothing where they do not fit.
+template <typename F>
+std::optional<Elements> Pairwise(const std::optional<Elements>& a, const std::optional<Elements>& b, DType dtype,
+                                 F of) {
+  if (!a || !b || (a->values.size() != b->values.size() && a->values.size() != 1 && b->values.size() != 1))
+    return std::nullopt;
+  const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
+  Elements out{.dtype = dtype, .scalar = a->scalar && b->scalar};
+  for (size_t i = 0; i < n; ++i)
+    out.values.push_back(of(a->values[a->values.size() == 1 ? 0 : i], b->values[b->values.size() == 1 ? 0 : i]));
+  return out;
+}
+// The same where all are constants; results are of the first list's type, or of `dtype`.
+std::optional<Elements> OfConstantLists(Call& c, int64_t (*number)(int64_t, int64_t),
+                                        std::optional<DType> dtype = std::nullopt) {
+  const auto a = c.elements(0), b = c.elements(1);
+  if (!a || !b || !IsConstant(*a) || !IsConstant(*b) || c.input_count() != 2) return std::nullopt;
+  return Pairwise(a, b, dtype.value_or(a->dtype),
+                  [&](const IntOrValue& x, const IntOrValue& y) { return IntOrValue(number(x.constant, y.constant)); });
+}
+
 // On elements where both are known, else on tensors.
 using OfInts = IntOrValue (ir::Builder::*)(IntOrValue, IntOrValue);
 template <const char* op, OfInts of_ints>
 void BinaryOfSizes(Call& c) {
   const auto a = c.elements(0), b = c.elements(1);
-  if (a && b && (a->values.size() == b->values.size() || a->values.size() == 1 || b->values.size() == 1)) {
-    const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
-    Elements out{.dtype = a->dtype, .scalar = a->scalar && b->scalar};
-    for (size_t i = 0; i < n; ++i)
-      out.values.push_back(
-          (c.b.*of_ints)(a->values[a->values.size() == 1 ? 0 : i], b->values[b->values.size() == 1 ? 0 : i]));
-    return c.Give(std::move(out));
-  }
+  const auto of = [&](const IntOrValue& x, const IntOrValue& y) { return (c.b.*of_ints)(x, y); };
+  if (auto e = Pairwise(a, b, a ? a->dtype : DType::kInt64, of)) return c.Give(*std::move(e));
   Binary<op>(c);
 }
 
-bool IsConstant(const Elements& e) {
-  return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
-}
-
 // Truths of elements that are constants: what models ask of sizes before they choose a branch.
-using OfConstants = bool (*)(int64_t, int64_t);
+using OfConstants = int64_t (*)(int64_t, int64_t);
 template <const char* op, OfConstants of_constants>
 void Compare(Call& c) {
-  const auto a = c.elements(0), b = c.elements(1);
-  if (!a || !b || !IsConstant(*a) || !IsConstant(*b) ||
-      (a->values.size() != b->values.size() && a->values.size() != 1 && b->values.size() != 1))
-    return Binary<op>(c);
-  const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
-  Elements out{.dtype = DType::kBool, .scalar = a->scalar && b->scalar};
-  for (size_t i = 0; i < n; ++i)
-    out.values.emplace_back(int64_t{of_constants(a->values[a->values.size() == 1 ? 0 : i].constant,
-                                                 b->values[b->values.size() == 1 ? 0 : i].constant)});
-  c.Give(std::move(out));
+  if (auto e = OfConstantLists(c, of_constants, DType::kBool)) return c.Give(*std::move(e));
+  Binary<op>(c);
 }
-bool IsEqual(int64_t a, int64_t b) { return a == b; }
-bool IsLess(int64_t a, int64_t b) { return a < b; }
-bool IsLessEqual(int64_t a, int64_t b) { return a <= b; }
-bool IsGreater(int64_t a, int64_t b) { return a > b; }
-bool IsGreaterEqual(int64_t a, int64_t b) { return a >= b; }
-bool Both(int64_t a, int64_t b) { return a && b; }
-bool Either(int64_t a, int64_t b) { return a || b; }
+int64_t IsEqual(int64_t a, int64_t b) { return a == b; }
+int64_t IsLess(int64_t a, int64_t b) { return a < b; }
+int64_t IsLessEqual(int64_t a, int64_t b) { return a <= b; }
+int64_t IsGreater(int64_t a, int64_t b) { return a > b; }
+int64_t IsGreaterEqual(int64_t a, int64_t b) { return a >= b; }
+int64_t Both(int64_t a, int64_t b) { return a && b; }
+int64_t Either(int64_t a, int64_t b) { return a || b; }
 
 #define NAME(id, text) constexpr char id[] = text
 NAME(kAdd, "aten.add.Tensor");
@@ -124,20 +131,6 @@ void Div(Call& c) {
   Value *x = c.in(0), *y = c.in(1);
   c.Give(ir::IsFloating(x->dtype()) ? c.b.Call("aten.div.Tensor", {x, y})
                                     : c.b.Call("aten.div.Tensor_mode", {x, y}, {{"rounding_mode", "trunc"}}));
-}
-
-// Numbers of two lists of constants, one of which may be one number. Nothing where they are not known.
-std::optional<Elements> OfConstantLists(Call& c, int64_t (*number)(int64_t, int64_t)) {
-  const auto a = c.elements(0), b = c.elements(1);
-  if (!a || !b || !IsConstant(*a) || !IsConstant(*b) || c.input_count() != 2 ||
-      (a->values.size() != b->values.size() && a->values.size() != 1 && b->values.size() != 1))
-    return std::nullopt;
-  const size_t n = a->values.size() == 1 ? b->values.size() : a->values.size();
-  Elements out{.dtype = a->dtype, .scalar = a->scalar && b->scalar};
-  for (size_t i = 0; i < n; ++i)
-    out.values.emplace_back(
-        number(a->values[a->values.size() == 1 ? 0 : i].constant, b->values[b->values.size() == 1 ? 0 : i].constant));
-  return out;
 }
 
 void Mod(Call& c) {

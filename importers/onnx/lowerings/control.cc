@@ -184,27 +184,31 @@ std::vector<Type> ScanTypes(const Values& carried, const Values& stacked, const 
   return types;
 }
 
-// A loop of a known number of turns whose results are stacked: a scan over the numbers of turns. What the scan takes
-// comes in another order than what the loop's body does, and nothing of it is a condition.
-void Stacked(Call& c, Body& body, const Values& carried, const std::vector<Operand>& results, IntOrValue count) {
-  const size_t n = carried.size();
-  Value* turns = c.b.Call("aten.arange.default", {Arg(count)}, {{"dtype", Arg(DType::kInt64)}});
+// The scan node over `over` along their first dim whose body has these results: first what is carried, then what is
+// stacked. Nothing where something is refused.
+Values ScanNode(Call& c, Body& body, const Values& carried, const Values& over, absl::Span<const Operand> results) {
   Values stacked;
-  for (size_t i = 0; i + 1 < results.size(); ++i) {
-    Value* v = body.Result(results[i + 1]);
-    if (!c.ok()) return;
-    if (i < n) {
-      if (!Carries(c, body, carried[i], v)) return;
+  for (size_t i = 0; i < results.size(); ++i) {
+    Value* v = body.Result(results[i]);
+    if (!c.ok()) return {};
+    if (i < carried.size()) {
+      if (!Carries(c, body, carried[i], v)) return {};
     } else {
       body.Output(v);
       stacked.push_back(v);
     }
   }
-  const Values out =
-      c.b.CallTyped("higher_order.scan", {Arg(body.graph()), Arg(carried), Arg(Values{turns}), Arg(body.taken())}, {},
-                    ScanTypes(carried, stacked, turns->sizes()[0]));
-  if (c.ok())
-    for (size_t i = 0; i + 1 < results.size(); ++i) c.Give(i, out[i]);
+  Values out = c.b.CallTyped("higher_order.scan", {Arg(body.graph()), Arg(carried), Arg(over), Arg(body.taken())}, {},
+                             ScanTypes(carried, stacked, over[0]->sizes()[0]));
+  return c.ok() ? out : Values();
+}
+
+// A loop of a known number of turns whose results are stacked: a scan over the numbers of turns. What the scan takes
+// comes in another order than what the loop's body does, and nothing of it is a condition.
+void Stacked(Call& c, Body& body, const Values& carried, const std::vector<Operand>& results, IntOrValue count) {
+  Value* turns = c.b.Call("aten.arange.default", {Arg(count)}, {{"dtype", Arg(DType::kInt64)}});
+  const Values out = ScanNode(c, body, carried, {turns}, absl::MakeSpan(results).subspan(1));
+  for (size_t i = 0; i < out.size(); ++i) c.Give(i, out[i]);
 }
 
 // A body's inputs are the number of the turn, whether to go on, and what is carried; its results whether to go on, what
@@ -325,19 +329,7 @@ void Scan(Call& c) {
   const std::vector<Operand> results = body.Run(std::move(own));
   if (!c.ok() || c.graph().refused()) return;
   if (results.size() != n + k) return c.Wrong("a body of another number of results");
-  Values stacked;
-  for (size_t i = 0; i < results.size(); ++i) {
-    Value* v = body.Result(results[i]);
-    if (!c.ok()) return;
-    if (i < n) {
-      if (!Carries(c, body, carried[i], v)) return;
-    } else {
-      body.Output(v);
-      stacked.push_back(v);
-    }
-  }
-  const Values out = c.b.CallTyped("higher_order.scan", {Arg(body.graph()), Arg(carried), Arg(over), Arg(body.taken())},
-                                   {}, ScanTypes(carried, stacked, over[0]->sizes()[0]));
+  const Values out = ScanNode(c, body, carried, over, results);
   if (!c.ok()) return;
   for (size_t i = 0; i < n + k; ++i) {
     Value* v = out[i];

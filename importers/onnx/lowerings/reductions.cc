@@ -9,9 +9,16 @@ enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogS
 // Opset from which on axes are an input.
 constexpr int AxesInputSince(Reduction r) { return r == Reduction::kSum ? 13 : 18; }
 
+// What a reduction makes of elements that stand alone.
+Value* OfEach(Call& c, Reduction r, Value* x) {
+  if (r == Reduction::kSumSquare) return c.b.Call("aten.mul.Tensor", {x, x});
+  if (r == Reduction::kL1 || r == Reduction::kL2) return c.b.Call("aten.abs.default", {x});
+  if (r == Reduction::kLogSum) return c.b.Call("aten.log.default", {x});
+  return x;
+}
+
 template <Reduction r>
 void Reduce(Call& c) {
-  // Products of sizes.
   Value* x = c.in(0);
   std::optional<Ints> axes;
   if (c.opset < AxesInputSince(r))
@@ -20,24 +27,14 @@ void Reduce(Call& c) {
     axes = c.constants(1, "axes");
   const bool keep = c.integer("keepdims", 1) != 0;
   c.Ignore("noop_with_empty_axes");
-  if ((!axes || axes->empty()) && c.integer("noop_with_empty_axes", 0) != 0) {
-    if (r == Reduction::kSumSquare) return c.Give(c.b.Call("aten.mul.Tensor", {x, x}));
-    if (r == Reduction::kL1 || r == Reduction::kL2) return c.Give(c.b.Call("aten.abs.default", {x}));
-    if (r == Reduction::kLogSum) return c.Give(c.b.Call("aten.log.default", {x}));
-    return c.Give(x);
-  }
+  if ((!axes || axes->empty()) && c.integer("noop_with_empty_axes", 0) != 0) return c.Give(OfEach(c, r, x));
   Ints dims;
   if (axes && !axes->empty())
     for (int64_t a : *axes) dims.push_back(c.axis(a, x->rank()));
   else
     for (int d = 0; d < x->rank(); ++d) dims.push_back(d);
   if (!c.ok()) return;
-  if (dims.empty()) {  // of a scalar
-    if (r == Reduction::kSumSquare) return c.Give(c.b.Call("aten.mul.Tensor", {x, x}));
-    if (r == Reduction::kL1 || r == Reduction::kL2) return c.Give(c.b.Call("aten.abs.default", {x}));
-    if (r == Reduction::kLogSum) return c.Give(c.b.Call("aten.log.default", {x}));
-    return c.Give(x);
-  }
+  if (dims.empty()) return c.Give(OfEach(c, r, x));  // of a scalar
   const auto sum = [&](Value* v) {
     return c.b.Cast(c.b.Call("aten.sum.dim_IntList", {v, Arg(dims), keep}, {{"dtype", Arg(v->dtype())}}), v->dtype());
   };
