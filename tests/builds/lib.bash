@@ -1,5 +1,6 @@
 # For the scripts beside it. Each build has a folder of its own below build/, where the next run goes on; tests run two
-# at a time, so a build takes one processor.
+# at a time, so a build takes one processor. Under continuous integration no next run follows: the folder is removed.
+[ "${CI:-}" != true ] || trap 'rm -rf "$ROOT/build/presets"' EXIT
 
 # builds PRESET TARGET...: with its warnings as errors.
 builds() {
