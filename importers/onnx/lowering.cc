@@ -247,8 +247,8 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
   };
   if (domain.empty()) {
     for (const auto rows :
-         {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows(), IndexingRows(),
-          DetectionRows(), QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows()})
+         {ArithmeticRows(), ActivationRows(), ShapeRows(), PaddingRows(), NnRows(), ReductionRows(), ResampleRows(),
+          IndexingRows(), DetectionRows(), QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows()})
       look(rows);
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());

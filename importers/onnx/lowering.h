@@ -149,6 +149,7 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset);
 absl::Span<const Row> ArithmeticRows();
 absl::Span<const Row> ActivationRows();
 absl::Span<const Row> ShapeRows();
+absl::Span<const Row> PaddingRows();
 absl::Span<const Row> NnRows();
 absl::Span<const Row> ReductionRows();
 absl::Span<const Row> ResampleRows();

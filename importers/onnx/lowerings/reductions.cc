@@ -83,6 +83,26 @@ void CumSum(Call& c) {
   c.Give(reverse ? c.b.Call("aten.flip.default", {out, Arg(Ints{axis})}) : out);
 }
 
+// As CumSum; what comes before the first is 1.
+void CumProd(Call& c) {
+  Value* x = c.in(0);
+  const Ints axes = c.constants(1, "an axis");
+  if (axes.size() != 1) return c.Wrong("other than one axis");
+  const int64_t axis = c.axis(axes[0], x->rank());
+  const bool reverse = c.integer("reverse", 0) != 0, exclusive = c.integer("exclusive", 0) != 0;
+  if (!c.ok()) return;
+  Value* in = reverse ? c.b.Call("aten.flip.default", {x, Arg(Ints{axis})}) : x;
+  if (exclusive) {
+    SymInts one = c.b.SizesOf(x);
+    one[static_cast<size_t>(axis)] = 1;
+    const Arg number = ir::IsFloating(x->dtype()) ? Arg(1.0) : Arg(int64_t{1});
+    in = c.b.Call("aten.cat.default", {Arg(Values{c.b.Full(one, number, x->dtype()), in}), axis});
+    in = c.b.Call("aten.slice.Tensor", {in, axis, 0, -1, 1});
+  }
+  Value* out = c.b.Call("aten.cumprod.default", {in, axis}, {{"dtype", Arg(x->dtype())}});
+  c.Give(reverse ? c.b.Call("aten.flip.default", {out, Arg(Ints{axis})}) : out);
+}
+
 void TopK(Call& c) {
   c.Ignore("sorted");  // any order will do where it is 0
   Value* x = c.in(0);
@@ -104,6 +124,7 @@ void TopK(Call& c) {
 constexpr Row kRows[] = {
     {"ArgMax", ArgExtremum<true>},
     {"ArgMin", ArgExtremum<false>},
+    {"CumProd", CumProd},
     {"CumSum", CumSum},
     {"ReduceL1", Reduce<Reduction::kL1>},
     {"ReduceL2", Reduce<Reduction::kL2>},
