@@ -238,53 +238,114 @@ void InferWhatIsKnown(onnx::ModelProto& model) {
   }
 }
 
-// The operators of a list of nodes and of the graphs in them that ONNX defines by others and nobody understands. Their
-// attributes that are left out get the schema's defaults, which the inliner does not put into bodies.
-void FindFunctions(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int opset,
-                   const std::function<bool(std::string_view, int)>& keep, std::set<std::string>& types) {
-  for (onnx::NodeProto& n : nodes) {
-    for (onnx::AttributeProto& a : *n.mutable_attribute())
-      if (a.has_g()) FindFunctions(*a.mutable_g()->mutable_node(), opset, keep, types);
-    if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep(n.op_type(), opset)) continue;
-    const onnx::OpSchema* schema = FindSchema(n.op_type(), opset);
-    if (!schema || (!schema->HasFunction() && !schema->HasContextDependentFunction())) continue;
-    types.insert(n.op_type());
-    for (const auto& [name, attribute] : schema->attributes()) {
+// The bodies of operators that ONNX defines by others and nobody understands, as functions of the model, which its
+// inliner then writes in place of their calls. Its own way for such operators leaves out defaults of attributes and
+// nested graphs, and fails where an input is left out whose type a body asks for.
+class FunctionBodies {
+ public:
+  FunctionBodies(onnx::ModelProto& m, const std::function<bool(std::string_view, int)>& keep)
+      : model_(m), keep_(keep), opset_(OpsetOf(m.opset_import(), 1)) {}
+
+  // Whether a call has a body.
+  bool Any() const {
+    bool any = false;
+    ForEachNode(model_.graph().node(), [&](const onnx::NodeProto& n) { any = any || FunctionOf(n); });
+    return any;
+  }
+
+  // How many calls are now written out. The types of what bodies ask for must be in the model.
+  int Inline() {
+    Graph(*model_.mutable_graph(), {});
+    if (written_ == 0) return 0;
+    onnx::OperatorSetIdProto* own = model_.add_opset_import();
+    own->set_domain(kDomain);
+    own->set_version(1);
+    onnx::inliner::InlineLocalFunctions(model_);
+    for (int i = model_.opset_import_size(); i-- > 0;)
+      if (model_.opset_import(i).domain() == kDomain) model_.mutable_opset_import()->DeleteSubrange(i, 1);
+    return written_;
+  }
+
+ private:
+  using Types = absl::flat_hash_map<std::string_view, onnx::TypeProto>;
+  static constexpr const char* kDomain = "slipway.bodies";  // of the time between writing and inlining only
+
+  onnx::ModelProto& model_;
+  const std::function<bool(std::string_view, int)>& keep_;
+  const int opset_;
+  int written_ = 0;
+
+  // The schema of a call that has a body; else null.
+  const onnx::OpSchema* FunctionOf(const onnx::NodeProto& n) const {
+    if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep_(n.op_type(), opset_)) return nullptr;
+    const onnx::OpSchema* schema = FindSchema(n.op_type(), opset_);
+    return schema && (schema->HasFunction() || schema->HasContextDependentFunction()) ? schema : nullptr;
+  }
+
+  void Graph(onnx::GraphProto& g, Types types) {
+    for (const auto* list : {&g.input(), &g.value_info(), &g.output()})
+      for (const onnx::ValueInfoProto& v : *list)
+        if (v.has_type()) types[v.name()] = v.type();
+    for (const onnx::TensorProto& t : g.initializer()) {
+      onnx::TypeProto::Tensor* type = types[t.name()].mutable_tensor_type();
+      type->set_elem_type(t.data_type());
+      type->clear_shape();
+      for (const int64_t d : t.dims()) type->mutable_shape()->add_dim()->set_dim_value(d);
+    }
+    for (onnx::NodeProto& n : *g.mutable_node()) {
+      for (onnx::AttributeProto& a : *n.mutable_attribute())
+        if (a.has_g()) Graph(*a.mutable_g(), types);
+      if (const onnx::OpSchema* schema = FunctionOf(n)) Node(n, *schema, types);
+    }
+  }
+
+  void Node(onnx::NodeProto& n, const onnx::OpSchema& schema, const Types& types) {
+    // Attributes of a body that refer to the call's have no defaults.
+    for (const auto& [name, attribute] : schema.attributes()) {
       if (attribute.default_value.type() == onnx::AttributeProto::UNDEFINED) continue;
       const auto same = [&name = name](const onnx::AttributeProto& a) { return a.name() == name; };
       if (std::none_of(n.attribute().begin(), n.attribute().end(), same)) *n.add_attribute() = attribute.default_value;
     }
+    onnx::FunctionProto body;
+    if (schema.HasContextDependentFunction()) {
+      std::vector<onnx::TypeProto> inputs;  // one left out, or of no known type, is one without a kind
+      for (const std::string& name : n.input()) {
+        const auto it = types.find(name);
+        inputs.push_back(it == types.end() ? onnx::TypeProto() : it->second);
+      }
+      const onnx::FunctionBodyBuildContextImpl context(n, inputs);
+      if (!schema.BuildContextDependentFunction(context, body, opset_)) return;
+    } else if (const onnx::FunctionProto* stated = schema.GetFunction(opset_)) {
+      body = *stated;
+    } else {
+      return;
+    }
+    body.set_domain(kDomain);
+    body.set_name(text::StrCat(n.op_type(), "_", written_++));
+    n.set_domain(kDomain);
+    n.set_op_type(body.name());
+    *model_.add_functions() = std::move(body);
   }
-}
+};
 
 }  // namespace
 
 absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(std::string_view, int)>& keep) {
   RETURN_IF_ERROR(Calls(model).Check(model));
   if (!KnowsOpsets(model)) return absl::OkStatus();
-  int opset = 1;
-  for (const onnx::OperatorSetIdProto& o : model.opset_import())
-    if (o.domain().empty() || o.domain() == "ai.onnx") opset = static_cast<int>(o.version());
   try {
     if (model.functions_size() > 0) onnx::inliner::InlineLocalFunctions(model);
     // Bodies have functions in them.
     for (int depth = 0; depth < kMostNested; ++depth) {
-      std::set<std::string> types;
-      FindFunctions(*model.mutable_graph()->mutable_node(), opset, keep, types);
-      if (types.empty()) break;
+      FunctionBodies bodies(model, keep);
+      if (!bodies.Any()) break;
       Register(model);
-      // Bodies may ask for types of what earlier bodies gave.
-      if (depth > 0) InferWhatIsKnown(model);
-      onnx::inliner::FunctionIdVector ids;
-      for (const std::string& type : types) ids.emplace_back("", type);
-      const int before = model.graph().node_size();
-      const std::shared_lock lock(RegistryMutex());
-      onnx::inliner::InlineSelectedFunctions(model, *onnx::inliner::FunctionIdSet::Create(std::move(ids)),
-                                             onnx::OpSchemaRegistry::Instance());
-      if (model.graph().node_size() == before) break;  // what the types at hand have no body for
+      InferWhatIsKnown(model);
+      if (bodies.Inline() == 0) break;  // what the types at hand have no body for
+      if (model.graph().node_size() > static_cast<int>(kMostNodes))
+        return absl::ResourceExhaustedError("functions that call each other too often");
     }
   } catch (const std::exception& e) {
-    // It knows no bodies of calls that leave out inputs whose types the body asks for.
     return absl::UnimplementedError(text::StrCat("a function that ONNX's inliner does not write out: ", e.what()));
   }
   return absl::OkStatus();
