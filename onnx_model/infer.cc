@@ -118,6 +118,7 @@ void Register(const onnx::ModelProto& m) {
   const auto see = [&](int version) {
     return [version](const onnx::NodeProto& n) {
       if (n.domain().empty() || n.domain() == "ai.onnx") (void)FindSchema(n.op_type(), version);
+      if (n.domain() == kPreviewDomain) (void)FindSchema(n.op_type(), 1, kPreviewDomain);
     };
   };
   ForEachNode(m.graph().node(), see(opset));
@@ -277,9 +278,19 @@ class FunctionBodies {
 
   // The schema of a call that has a body; else null.
   const onnx::OpSchema* FunctionOf(const onnx::NodeProto& n) const {
-    if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep_(n.op_type(), opset_)) return nullptr;
-    const onnx::OpSchema* schema = FindSchema(n.op_type(), opset_);
+    const bool own = n.domain().empty() || n.domain() == "ai.onnx";
+    if ((!own && n.domain() != kPreviewDomain) || (own && keep_(n.op_type(), opset_))) return nullptr;
+    const onnx::OpSchema* schema = own ? FindSchema(n.op_type(), opset_) : FindSchema(n.op_type(), 1, kPreviewDomain);
     return schema && (schema->HasFunction() || schema->HasContextDependentFunction()) ? schema : nullptr;
+  }
+
+  // Whether the operators of a body are those that the model's nodes are of; the inliner leaves out others.
+  bool IsOfModelsOpsets(const onnx::FunctionProto& body) const {
+    const auto plain = [](const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; };
+    for (const auto& needed : body.opset_import())
+      for (const auto& given : model_.opset_import())
+        if (plain(needed.domain()) == plain(given.domain()) && needed.version() != given.version()) return false;
+    return true;
   }
 
   void Graph(onnx::GraphProto& g, Types types) {
@@ -307,6 +318,7 @@ class FunctionBodies {
       if (std::none_of(n.attribute().begin(), n.attribute().end(), same)) *n.add_attribute() = attribute.default_value;
     }
     onnx::FunctionProto body;
+    const int opset = n.domain() == kPreviewDomain ? 1 : opset_;
     if (schema.HasContextDependentFunction()) {
       std::vector<onnx::TypeProto> inputs;  // one left out, or of no known type, is one without a kind
       for (const std::string& name : n.input()) {
@@ -314,12 +326,13 @@ class FunctionBodies {
         inputs.push_back(it == types.end() ? onnx::TypeProto() : it->second);
       }
       const onnx::FunctionBodyBuildContextImpl context(n, inputs);
-      if (!schema.BuildContextDependentFunction(context, body, opset_)) return;
-    } else if (const onnx::FunctionProto* stated = schema.GetFunction(opset_)) {
+      if (!schema.BuildContextDependentFunction(context, body, opset)) return;
+    } else if (const onnx::FunctionProto* stated = schema.GetFunction(opset)) {
       body = *stated;
     } else {
       return;
     }
+    if (!IsOfModelsOpsets(body)) return;
     body.set_domain(kDomain);
     body.set_name(text::StrCat(n.op_type(), "_", written_++));
     n.set_domain(kDomain);

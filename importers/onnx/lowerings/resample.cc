@@ -268,16 +268,7 @@ void Upsample(Call& c) {
   if (c.ok()) Resize(c, x, m, sizes, scales, roi);
 }
 
-void GridSample(Call& c) {
-  std::string mode = c.text("mode", c.opset < 20 ? "bilinear" : "linear"), padding = c.text("padding_mode", "zeros");
-  const int64_t interpolation = mode == "bilinear" || mode == "linear" ? 0 : mode == "nearest" ? 1 : 2;
-  const int64_t around = padding == "zeros" ? 0 : padding == "border" ? 1 : 2;
-  c.Give(c.b.Call("aten.grid_sampler.default",
-                  {c.in(0), c.in(1), interpolation, around, c.integer("align_corners", 0) != 0}));
-}
-
 constexpr Row kRows[] = {
-    {"GridSample", GridSample},
     {"Resize", ResizeNode, 10},
     {"Upsample", Upsample, 7},
 };

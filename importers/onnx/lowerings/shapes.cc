@@ -96,7 +96,8 @@ void Shape(Call& c) {
 void Size(Call& c) { c.Give(Elements{{c.b.Numel(c.in(0))}, DType::kInt64, true}); }
 
 void Identity(Call& c) {
-  if (auto e = c.elements(0)) return c.Give(*std::move(e));
+  const Operand o = c.operand(0);
+  if (o.elements || o.sequence) return c.Give(0, o);
   c.Give(c.in(0));
 }
 
