@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -244,14 +245,17 @@ void InferWhatIsKnown(onnx::ModelProto& model) {
 // nested graphs, and fails where an input is left out whose type a body asks for.
 class FunctionBodies {
  public:
-  FunctionBodies(onnx::ModelProto& m, const std::function<bool(std::string_view, int)>& keep)
+  FunctionBodies(onnx::ModelProto& m, const std::function<bool(const onnx::NodeProto&, int)>& keep)
       : model_(m), keep_(keep), opset_(OpsetOf(m.opset_import(), 1)) {}
 
-  // Whether a call has a body.
-  bool Any() const {
-    bool any = false;
-    ForEachNode(model_.graph().node(), [&](const onnx::NodeProto& n) { any = any || FunctionOf(n); });
-    return any;
+  // The calls that have a body, by type and a result.
+  std::vector<std::string> Open() const {
+    std::vector<std::string> calls;
+    ForEachNode(model_.graph().node(), [&](const onnx::NodeProto& n) {
+      if (FunctionOf(n))
+        calls.push_back(text::StrCat(n.op_type(), " (node '", n.output_size() > 0 ? n.output(0) : n.name(), "')"));
+    });
+    return calls;
   }
 
   // How many calls are now written out. The types of what bodies ask for must be in the model.
@@ -272,14 +276,14 @@ class FunctionBodies {
   static constexpr const char* kDomain = "slipway.bodies";  // of the time between writing and inlining only
 
   onnx::ModelProto& model_;
-  const std::function<bool(std::string_view, int)>& keep_;
+  const std::function<bool(const onnx::NodeProto&, int)>& keep_;
   const int opset_;
   int written_ = 0;
 
   // The schema of a call that has a body; else null.
   const onnx::OpSchema* FunctionOf(const onnx::NodeProto& n) const {
     const bool own = n.domain().empty() || n.domain() == "ai.onnx";
-    if ((!own && n.domain() != kPreviewDomain) || (own && keep_(n.op_type(), opset_))) return nullptr;
+    if ((!own && n.domain() != kPreviewDomain) || (own && keep_(n, opset_))) return nullptr;
     const onnx::OpSchema* schema = own ? FindSchema(n.op_type(), opset_) : FindSchema(n.op_type(), 1, kPreviewDomain);
     return schema && (schema->HasFunction() || schema->HasContextDependentFunction()) ? schema : nullptr;
   }
@@ -343,7 +347,7 @@ class FunctionBodies {
 
 }  // namespace
 
-absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(std::string_view, int)>& keep) {
+absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(const onnx::NodeProto&, int)>& keep) {
   RETURN_IF_ERROR(Calls(model).Check(model));
   if (!KnowsOpsets(model)) return absl::OkStatus();
   try {
@@ -351,10 +355,13 @@ absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(s
     // Bodies have functions in them.
     for (int depth = 0; depth < kMostNested; ++depth) {
       FunctionBodies bodies(model, keep);
-      if (!bodies.Any()) break;
+      const std::vector<std::string> calls = bodies.Open();
+      if (calls.empty()) break;
       Register(model);
       InferWhatIsKnown(model);
-      if (bodies.Inline() == 0) break;  // what the types at hand have no body for
+      if (bodies.Inline() == 0)
+        return ListError("operators that ONNX defines by others, without a body for these types", calls,
+                         absl::StatusCode::kUnimplemented);
       if (model.graph().node_size() > static_cast<int>(kMostNodes))
         return absl::ResourceExhaustedError("functions that call each other too often");
     }

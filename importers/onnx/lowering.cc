@@ -258,13 +258,14 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   };
   if (domain.empty()) {
-    for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), PaddingRows(), NnRows(), ReductionRows(),
-                            ResampleRows(), SamplingRows(), IndexingRows(), DetectionRows(), QuantizationRows(),
-                            ControlRows(), RecurrentRows(), SpectrumRows(), SequenceRows()})
+    for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), PaddingRows(), NnRows(), AttentionRows(),
+                            ReductionRows(), ResampleRows(), SamplingRows(), IndexingRows(), DetectionRows(),
+                            QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows(), SequenceRows()})
       look(rows);
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());
     look(MicrosoftRows());
+    look(MicrosoftAttentionRows());
   }
   return best;
 }

@@ -151,6 +151,8 @@ struct Row {
   std::string_view type;  // of the domain that the table is of
   LowerFn fn;
   int since = 1;  // the opset from which on this row is right
+  // The nodes that the function lowers, where it does not lower all: others are what ONNX defines the operator by.
+  bool (*takes)(const onnx::NodeProto& n) = nullptr;
 };
 
 // The row of an operator at an opset, or null.
@@ -162,6 +164,7 @@ absl::Span<const Row> ActivationRows();
 absl::Span<const Row> ShapeRows();
 absl::Span<const Row> PaddingRows();
 absl::Span<const Row> NnRows();
+absl::Span<const Row> AttentionRows();
 absl::Span<const Row> ReductionRows();
 absl::Span<const Row> ResampleRows();
 absl::Span<const Row> SamplingRows();
@@ -175,6 +178,7 @@ absl::Span<const Row> SequenceRows();
 // Of com.microsoft's.
 absl::Span<const Row> MicrosoftQuantizationRows();
 absl::Span<const Row> MicrosoftRows();
+absl::Span<const Row> MicrosoftAttentionRows();
 
 }  // namespace slipway::importers::onnx_in
 

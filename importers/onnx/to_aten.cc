@@ -14,7 +14,10 @@
 
 namespace slipway::importers {
 
-bool UnderstandsOnnx(std::string_view type, int opset) { return onnx_in::FindRow("", type, opset) != nullptr; }
+bool UnderstandsOnnx(const onnx::NodeProto& n, int opset) {
+  const onnx_in::Row* row = onnx_in::FindRow("", n.op_type(), opset);
+  return row && (!row->takes || row->takes(n));
+}
 
 absl::Status OnnxToAten(ir::Program& p) {
   ASSIGN_OR_RETURN(const onnx::ModelProto frame, onnx_model::FrameOf(p));
