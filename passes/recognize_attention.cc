@@ -3,14 +3,16 @@
 //   softmax(q · kᵀ, scaled by numbers anywhere, + mask) · v
 //
 // which keeps no matrix of queries by keys. Where a row has no key at all (-inf everywhere) that operator gives 0 and
-// the softmax NaN; so a mask must be known to be finite, or the program itself must replace such NaN by 0.
+// the softmax NaN; so a mask must be known not to reach it, or the program itself must replace such NaN by 0.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 
 #include "ir/builder.h"
 #include "ir/ops/args.h"
+#include "ir/ops/op_table.h"
 #include "passes/pass.h"
 #include "passes/replace_recognized.h"
 #include "passes/stored_weights.h"
@@ -59,14 +61,17 @@ class Recognizer {
   Value* Unscaled(Value* v, double* scale) const;
 };
 
-std::optional<Bounds> Finite(Bounds b) {
-  const double most = std::numeric_limits<float>::max();
-  return b.low >= -most && b.high <= most ? std::optional<Bounds>(b) : std::nullopt;  // NaN is not, either
+// As f32 has them; nothing where they are no numbers.
+std::optional<Bounds> Rounded(double low, double high) {
+  constexpr double kMost = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<double>::infinity();
+  if (std::isnan(low) || std::isnan(high)) return std::nullopt;
+  const auto rounded = [](double d) { return d > kMost ? kInfinity : d < -kMost ? -kInfinity : d; };
+  return Bounds{rounded(low), rounded(high)};
 }
 
 std::optional<Bounds> Recognizer::BoundsOf(const Arg& a, int depth) const {
   if (const bool* x = a.get<bool>()) return *x ? Bounds{1, 1} : Bounds{0, 0};
-  if (const auto number = NumberIn(a)) return Finite({*number, *number});
+  if (const auto number = NumberIn(a)) return Rounded(*number, *number);
   return a.value() ? BoundsOf(a.value(), depth) : std::nullopt;
 }
 
@@ -74,22 +79,17 @@ std::optional<Bounds> Recognizer::BoundsOf(const Value* v, int depth) const {
   if (!v->type().is_tensor()) return std::nullopt;
   if (v->producer())
     if (const auto computed = depth > 0 ? Computed(*v->producer(), depth - 1) : std::nullopt) return computed;
-  switch (v->dtype()) {
-    case DType::kBool: return Bounds{0, 1};
-    case DType::kUInt8: return Bounds{0, 255};
-    case DType::kInt8: return Bounds{-128, 127};
-    case DType::kInt16: return Bounds{-32768, 32767};
-    case DType::kInt32: return Bounds{-0x1p31, 0x1p31};
-    case DType::kInt64: return Bounds{-0x1p63, 0x1p63};
-    default: break;
-  }
+  // Integers that masks are made of say which keys there are, 0 and 1 as a rule. A row in which all are negative would
+  // be 0 instead of NaN.
+  if (v->dtype() == DType::kBool) return Bounds{0, 1};
+  if (ir::IsIntegral(v->dtype())) return Bounds{0, 0x1p64};
   const std::string* name = weights_.NameOf(v);
   if (!name || weights_.Tensor(*name).numel() > kMostNumbers) return std::nullopt;
   const auto numbers = weights_.Read(*name);
   if (!numbers.ok() || numbers->empty()) return std::nullopt;
   if (std::any_of(numbers->begin(), numbers->end(), [](double d) { return std::isnan(d); })) return std::nullopt;
   const auto [low, high] = std::minmax_element(numbers->begin(), numbers->end());
-  return Finite({*low, *high});
+  return Rounded(*low, *high);
 }
 
 std::optional<double> Recognizer::NumberIn(const Arg& a) const {
@@ -113,7 +113,7 @@ std::optional<Bounds> Recognizer::Computed(const Node& n, int depth) const {
   };
   const auto sum = [](std::optional<Bounds> a, std::optional<Bounds> b, double sign) -> std::optional<Bounds> {
     if (!a || !b) return std::nullopt;
-    return sign < 0 ? Finite({a->low - b->high, a->high - b->low}) : Finite({a->low + b->low, a->high + b->high});
+    return sign < 0 ? Rounded(a->low - b->high, a->high - b->low) : Rounded(a->low + b->low, a->high + b->high);
   };
   const auto is_one = [&](std::string_view argument) {
     return n.Get(argument).is_none() || NumberIn(n.Get(argument)) == 1.0;
@@ -121,15 +121,20 @@ std::optional<Bounds> Recognizer::Computed(const Node& n, int depth) const {
   if (op == "aten.full.default") return of("fill_value");
   if (op == "aten.zeros.default" || op == "aten.zeros_like.default") return Bounds{0, 0};
   if (op == "aten.ones.default" || op == "aten.ones_like.default") return Bounds{1, 1};
-  for (std::string_view same :
-       {"aten._to_copy.default", "aten.clone.default", "aten.expand.default", "aten.reshape.default",
-        "aten.view.default", "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.permute.default",
-        "aten.transpose.int", "aten.slice.Tensor", "aten.select.int", "aten.contiguous.default",
-        "aten.index_select.default", "aten.gather.default", "aten.index.Tensor", "aten.detach.default"})
-    if (op == same) {
-      const auto bounds = of("self");
-      return bounds ? Finite(*bounds) : std::nullopt;
+  const ir::OpTraits& traits = n.op().traits;
+  for (std::string_view argument : {traits.identity, traits.cast})
+    if (!argument.empty()) return of(argument);
+  if (traits.chooses_elements && !n.args().empty()) {
+    const Arg& first = n.args()[0].arg;
+    const auto* list = first.get<ir::Values>();
+    if (!list) return BoundsOf(first, depth);
+    std::optional<Bounds> all;
+    for (size_t i = 0; i < list->size(); ++i) {
+      const auto one = (*list)[i] ? BoundsOf((*list)[i], depth) : std::nullopt;
+      all = i == 0 ? one : hull(all, one);
     }
+    return all;
+  }
   if (op == "aten.where.self") return hull(of("self"), of("other"));
   if (op == "aten.masked_fill.Scalar" || op == "aten.masked_fill.Tensor") return hull(of("self"), of("value"));
   if (op == "aten.tril.default" || op == "aten.triu.default") return hull(of("self"), Bounds{0, 0});
@@ -143,8 +148,11 @@ std::optional<Bounds> Recognizer::Computed(const Node& n, int depth) const {
   if (op == "aten.mul.Tensor" || op == "aten.mul.Scalar") {
     const auto a = of("self"), b = of("other");
     if (!a || !b) return std::nullopt;
-    const auto [low, high] = std::minmax({a->low * b->low, a->low * b->high, a->high * b->low, a->high * b->high});
-    return Finite({low, high});
+    const double products[] = {a->low * b->low, a->low * b->high, a->high * b->low, a->high * b->high};
+    if (std::any_of(std::begin(products), std::end(products), [](double d) { return std::isnan(d); }))
+      return std::nullopt;
+    return Rounded(*std::min_element(std::begin(products), std::end(products)),
+                   *std::max_element(std::begin(products), std::end(products)));
   }
   return std::nullopt;
 }
@@ -272,7 +280,10 @@ Value* Recognizer::Recognize(Node* n, ir::Builder& b) {
     for (const Value* v : {static_cast<const Value*>(keys), static_cast<const Value*>(values)})
       if (!ir::ProvablyEqual(query->sizes()[i], v->sizes()[i])) return nullptr;
   }
-  if (mask && !guarded && !BoundsOf(mask, kDeepest)) return nullptr;
+  if (mask && !guarded) {
+    const auto bounds = BoundsOf(mask, kDeepest);
+    if (!bounds || std::isinf(bounds->low)) return nullptr;
+  }
   if (filled && std::isinf(filled->number)) {
     mask = filled->inside ? b.Call("aten.logical_not.default", {filled->where}) : filled->where;
   } else if (filled) {

@@ -250,6 +250,55 @@ def test_a_constant_condition_takes_its_branch(slipway, tmp_path):
     check(slipway, model, [np.ones((2, 3), np.float32)], [np.ones((5, 3), np.float32)])
 
 
+class WrittenOut(torch.nn.Module):
+    """Attention as eager models of transformers have it, with a mask of the kind given."""
+
+    def __init__(self, mask):
+        super().__init__()
+        self.kind, self.qkv = mask, torch.nn.Linear(32, 96)
+        self.register_buffer("causal", torch.ones(64, 64, dtype=torch.bool).tril().view(1, 1, 64, 64))
+
+    def forward(self, x, mask):
+        heads = self.qkv(x).view(x.shape[0], x.shape[1], 3, 4, 8).permute(2, 0, 3, 1, 4)
+        q, k, v = heads[0], heads[1], heads[2]
+        least = torch.finfo(x.dtype).min
+        if self.kind == "boolean":
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask[:, None, None, :].bool())
+        w = torch.matmul(q, k.transpose(-1, -2)) / 8**0.5
+        if self.kind == "added":
+            w = w + (1.0 - mask[:, None, None, :].to(x.dtype)) * least
+        elif self.kind == "causal":
+            w = torch.where(self.causal[:, :, : x.shape[1], : x.shape[1]], w, torch.full([], least))
+        return torch.matmul(torch.softmax(w, -1), v)
+
+
+@pytest.mark.parametrize("kind", ["none", "added", "boolean", "causal"])
+@pytest.mark.parametrize("source", ["pt2", 18, 23])
+def test_attention_is_one_operator(slipway, tmp_path, kind, source):
+    module = WrittenOut(kind).eval()
+    args = torch.randn(2, 24, 32), torch.ones(2, 24, dtype=torch.int64)
+    dynamic = ({0: AUTO, 1: AUTO}, {0: AUTO, 1: AUTO})
+    if kind == "causal" and source != "pt2":
+        dynamic = ({0: AUTO}, {0: AUTO})  # that the buffer is long enough is nothing that ONNX says
+    program = torch.export.export(module, args, dynamic_shapes=dynamic)
+    model, library = tmp_path / f"m.{source if source == 'pt2' else 'onnx'}", tmp_path / "m.so"
+    if source == "pt2":
+        torch.export.save(program, model)
+    else:
+        torch.onnx.export(program, dynamo=True, opset_version=source, verbose=False).save(model)
+    slipway("convert", model, "-o", library)
+    operators = slipway("inspect", library, "--ops").stdout
+    assert "scaled_dot_product_attention" in operators and "softmax" not in operators, operators
+    for batch, length in ((2, 24), (3, 24), *(((1, 7),) if 1 in dynamic[0] else ())):
+        x, mask = torch.randn(batch, length, 32), (torch.arange(length) < length - 3).long().expand(batch, -1)
+        with torch.no_grad():
+            wanted = module(x, mask).numpy()
+        inputs = [x.numpy(), mask.numpy()]
+        save_file({f"input.{i}": np.require(t, requirements="C") for i, t in enumerate(inputs)}, tmp_path / "in.st")
+        slipway("run", library, "--inputs", tmp_path / "in.st", "--outputs", tmp_path / "out.st")
+        near([load_file(tmp_path / "out.st")["output.0"]], [wanted])
+
+
 SEQUENCES = {
     # Parts of two rows, the last of what is left.
     "parts": """<ir_version: 9, opset_import: ["" : 17]>
