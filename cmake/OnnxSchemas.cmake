@@ -1,6 +1,6 @@
-# Writes onnx_schemas.inc: a line SLIPWAY_SCHEMA(Domain, since_version, Operator) for each schema class that ONNX's headers
-# declare of the default domain (Onnx) and of operators on trial (OnnxPreview). onnx_model/schemas.cc makes its table of
-# it.
+# Writes onnx_schemas.inc: a line SLIPWAY_SCHEMA(Domain, since_version, Operator) for each schema class that ONNX's
+# headers declare of the default domain (Onnx) and of operators on trial (OnnxPreview). onnx_model/schemas.cc makes its
+# table of it.
 set(table "")
 foreach(header operator_sets operator_sets_preview)
   file(STRINGS "${SLIPWAY_ONNX_ROOT}/include/onnx/defs/${header}.h" lines REGEX "fn\\(GetOpSchema<")

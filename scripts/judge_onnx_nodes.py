@@ -134,6 +134,7 @@ def judge(slipway, test, constants):
 
 def is_counted(model):
     """Whether a test is one of tensors of numbers, of inference, and of one result."""
+
     def nodes(graph):
         for n in graph.node:
             yield n
