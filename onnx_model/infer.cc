@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -118,6 +119,7 @@ void Register(const onnx::ModelProto& m) {
   const auto see = [&](int version) {
     return [version](const onnx::NodeProto& n) {
       if (n.domain().empty() || n.domain() == "ai.onnx") (void)FindSchema(n.op_type(), version);
+      if (n.domain() == kPreviewDomain) (void)FindSchema(n.op_type(), 1, kPreviewDomain);
     };
   };
   ForEachNode(m.graph().node(), see(opset));
@@ -238,53 +240,132 @@ void InferWhatIsKnown(onnx::ModelProto& model) {
   }
 }
 
-// The operators of a list of nodes and of the graphs in them that ONNX defines by others and nobody understands. Their
-// attributes that are left out get the schema's defaults, which the inliner does not put into bodies.
-void FindFunctions(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int opset,
-                   const std::function<bool(std::string_view, int)>& keep, std::set<std::string>& types) {
-  for (onnx::NodeProto& n : nodes) {
-    for (onnx::AttributeProto& a : *n.mutable_attribute())
-      if (a.has_g()) FindFunctions(*a.mutable_g()->mutable_node(), opset, keep, types);
-    if ((!n.domain().empty() && n.domain() != "ai.onnx") || keep(n.op_type(), opset)) continue;
-    const onnx::OpSchema* schema = FindSchema(n.op_type(), opset);
-    if (!schema || (!schema->HasFunction() && !schema->HasContextDependentFunction())) continue;
-    types.insert(n.op_type());
-    for (const auto& [name, attribute] : schema->attributes()) {
+// The bodies of operators that ONNX defines by others and nobody understands, as functions of the model, which its
+// inliner then writes in place of their calls. Its own way for such operators leaves out defaults of attributes and
+// nested graphs, and fails where an input is left out whose type a body asks for.
+class FunctionBodies {
+ public:
+  FunctionBodies(onnx::ModelProto& m, const std::function<bool(const onnx::NodeProto&, int)>& keep)
+      : model_(m), keep_(keep), opset_(OpsetOf(m.opset_import(), 1)) {}
+
+  // The calls that have a body, by type and a result.
+  std::vector<std::string> Open() const {
+    std::vector<std::string> calls;
+    ForEachNode(model_.graph().node(), [&](const onnx::NodeProto& n) {
+      if (FunctionOf(n))
+        calls.push_back(text::StrCat(n.op_type(), " (node '", n.output_size() > 0 ? n.output(0) : n.name(), "')"));
+    });
+    return calls;
+  }
+
+  // How many calls are now written out. The types of what bodies ask for must be in the model.
+  int Inline() {
+    Graph(*model_.mutable_graph(), {});
+    if (written_ == 0) return 0;
+    onnx::OperatorSetIdProto* own = model_.add_opset_import();
+    own->set_domain(kDomain);
+    own->set_version(1);
+    onnx::inliner::InlineLocalFunctions(model_);
+    for (int i = model_.opset_import_size(); i-- > 0;)
+      if (model_.opset_import(i).domain() == kDomain) model_.mutable_opset_import()->DeleteSubrange(i, 1);
+    return written_;
+  }
+
+ private:
+  using Types = absl::flat_hash_map<std::string_view, onnx::TypeProto>;
+  static constexpr const char* kDomain = "slipway.bodies";  // of the time between writing and inlining only
+
+  onnx::ModelProto& model_;
+  const std::function<bool(const onnx::NodeProto&, int)>& keep_;
+  const int opset_;
+  int written_ = 0;
+
+  // The schema of a call that has a body; else null.
+  const onnx::OpSchema* FunctionOf(const onnx::NodeProto& n) const {
+    const bool own = n.domain().empty() || n.domain() == "ai.onnx";
+    if ((!own && n.domain() != kPreviewDomain) || (own && keep_(n, opset_))) return nullptr;
+    const onnx::OpSchema* schema = own ? FindSchema(n.op_type(), opset_) : FindSchema(n.op_type(), 1, kPreviewDomain);
+    return schema && (schema->HasFunction() || schema->HasContextDependentFunction()) ? schema : nullptr;
+  }
+
+  // Whether the operators of a body are those that the model's nodes are of; the inliner leaves out others.
+  bool IsOfModelsOpsets(const onnx::FunctionProto& body) const {
+    const auto plain = [](const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; };
+    for (const auto& needed : body.opset_import())
+      for (const auto& given : model_.opset_import())
+        if (plain(needed.domain()) == plain(given.domain()) && needed.version() != given.version()) return false;
+    return true;
+  }
+
+  void Graph(onnx::GraphProto& g, Types types) {
+    for (const auto* list : {&g.input(), &g.value_info(), &g.output()})
+      for (const onnx::ValueInfoProto& v : *list)
+        if (v.has_type()) types[v.name()] = v.type();
+    for (const onnx::TensorProto& t : g.initializer()) {
+      onnx::TypeProto::Tensor* type = types[t.name()].mutable_tensor_type();
+      type->set_elem_type(t.data_type());
+      type->clear_shape();
+      for (const int64_t d : t.dims()) type->mutable_shape()->add_dim()->set_dim_value(d);
+    }
+    for (onnx::NodeProto& n : *g.mutable_node()) {
+      for (onnx::AttributeProto& a : *n.mutable_attribute())
+        if (a.has_g()) Graph(*a.mutable_g(), types);
+      if (const onnx::OpSchema* schema = FunctionOf(n)) Node(n, *schema, types);
+    }
+  }
+
+  void Node(onnx::NodeProto& n, const onnx::OpSchema& schema, const Types& types) {
+    // Attributes of a body that refer to the call's have no defaults.
+    for (const auto& [name, attribute] : schema.attributes()) {
       if (attribute.default_value.type() == onnx::AttributeProto::UNDEFINED) continue;
       const auto same = [&name = name](const onnx::AttributeProto& a) { return a.name() == name; };
       if (std::none_of(n.attribute().begin(), n.attribute().end(), same)) *n.add_attribute() = attribute.default_value;
     }
+    onnx::FunctionProto body;
+    const int opset = n.domain() == kPreviewDomain ? 1 : opset_;
+    if (schema.HasContextDependentFunction()) {
+      std::vector<onnx::TypeProto> inputs;  // one left out, or of no known type, is one without a kind
+      for (const std::string& name : n.input()) {
+        const auto it = types.find(name);
+        inputs.push_back(it == types.end() ? onnx::TypeProto() : it->second);
+      }
+      const onnx::FunctionBodyBuildContextImpl context(n, inputs);
+      if (!schema.BuildContextDependentFunction(context, body, opset)) return;
+    } else if (const onnx::FunctionProto* stated = schema.GetFunction(opset)) {
+      body = *stated;
+    } else {
+      return;
+    }
+    if (!IsOfModelsOpsets(body)) return;
+    body.set_domain(kDomain);
+    body.set_name(text::StrCat(n.op_type(), "_", written_++));
+    n.set_domain(kDomain);
+    n.set_op_type(body.name());
+    *model_.add_functions() = std::move(body);
   }
-}
+};
 
 }  // namespace
 
-absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(std::string_view, int)>& keep) {
+absl::Status InlineFunctions(onnx::ModelProto& model, const std::function<bool(const onnx::NodeProto&, int)>& keep) {
   RETURN_IF_ERROR(Calls(model).Check(model));
   if (!KnowsOpsets(model)) return absl::OkStatus();
-  int opset = 1;
-  for (const onnx::OperatorSetIdProto& o : model.opset_import())
-    if (o.domain().empty() || o.domain() == "ai.onnx") opset = static_cast<int>(o.version());
   try {
     if (model.functions_size() > 0) onnx::inliner::InlineLocalFunctions(model);
     // Bodies have functions in them.
     for (int depth = 0; depth < kMostNested; ++depth) {
-      std::set<std::string> types;
-      FindFunctions(*model.mutable_graph()->mutable_node(), opset, keep, types);
-      if (types.empty()) break;
+      FunctionBodies bodies(model, keep);
+      const std::vector<std::string> calls = bodies.Open();
+      if (calls.empty()) break;
       Register(model);
-      // Bodies may ask for types of what earlier bodies gave.
-      if (depth > 0) InferWhatIsKnown(model);
-      onnx::inliner::FunctionIdVector ids;
-      for (const std::string& type : types) ids.emplace_back("", type);
-      const int before = model.graph().node_size();
-      const std::shared_lock lock(RegistryMutex());
-      onnx::inliner::InlineSelectedFunctions(model, *onnx::inliner::FunctionIdSet::Create(std::move(ids)),
-                                             onnx::OpSchemaRegistry::Instance());
-      if (model.graph().node_size() == before) break;  // what the types at hand have no body for
+      InferWhatIsKnown(model);
+      if (bodies.Inline() == 0)
+        return ListError("operators that ONNX defines by others, without a body for these types", calls,
+                         absl::StatusCode::kUnimplemented);
+      if (model.graph().node_size() > static_cast<int>(kMostNodes))
+        return absl::ResourceExhaustedError("functions that call each other too often");
     }
   } catch (const std::exception& e) {
-    // It knows no bodies of calls that leave out inputs whose types the body asks for.
     return absl::UnimplementedError(text::StrCat("a function that ONNX's inliner does not write out: ", e.what()));
   }
   return absl::OkStatus();

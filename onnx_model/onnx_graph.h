@@ -73,9 +73,10 @@ absl::StatusOr<onnx::ModelProto> FrameOf(const ir::Program& p);
 // loses its sizes.
 absl::Status InferTypes(ir::Program& p, bool afresh);
 // The bodies of functions in place of their calls: of the model's own functions, and of those operators that ONNX
-// defines by others, unless `keep` says for a type and opset that they are understood. InvalidArgument as InferTypes().
+// defines by others, unless `keep` says for a node and its opset that it is understood. InvalidArgument as
+// InferTypes().
 absl::Status InlineFunctions(onnx::ModelProto& model,
-                             const std::function<bool(std::string_view type, int opset)>& keep);
+                             const std::function<bool(const onnx::NodeProto& n, int opset)>& keep);
 // What ONNX's checker and its strict inference find wrong: InvalidArgument with their words.
 absl::Status Check(const ir::Program& p);
 // The same of a model, whose weights without data are among its inputs.

@@ -1,4 +1,4 @@
-// The table lists the schema classes that onnx/defs/operator_sets.h declares; CMake takes it from there
+// The table lists the schema classes that ONNX's operator_sets*.h declare; CMake takes it from there
 // (cmake/OnnxSchemas.cmake).
 #include "onnx_model/schemas.h"
 
@@ -7,10 +7,12 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "onnx/defs/operator_sets.h"
+#include "onnx/defs/operator_sets_preview.h"
 
 namespace slipway::onnx_model {
 namespace {
@@ -20,16 +22,21 @@ struct Version {
   onnx::OpSchema (*make)();
 };
 
+// Domains by how names of schema classes have them.
+constexpr std::string_view Onnx = "", OnnxPreview = kPreviewDomain;
+using Operator = std::pair<std::string_view, std::string_view>;  // domain and type
+
 // By operator, newest first.
-const std::map<std::string_view, std::vector<Version>>& Versions() {
+const std::map<Operator, std::vector<Version>>& Versions() {
   static const auto& versions = *[] {
-    auto* m = new std::map<std::string_view, std::vector<Version>>;
+    auto* m = new std::map<Operator, std::vector<Version>>;
     const struct {
-      std::string_view type;
+      Operator type;
       Version version;
     } all[] = {
-#define SLIPWAY_SCHEMA(since, type) \
-  {#type, {since, [] { return onnx::GetOpSchema<onnx::ONNX_OPERATOR_SET_SCHEMA_CLASS_NAME(Onnx, since, type)>(); }}},
+#define SLIPWAY_SCHEMA(domain, since, type) \
+  {{domain, #type},                         \
+   {since, [] { return onnx::GetOpSchema<onnx::ONNX_OPERATOR_SET_SCHEMA_CLASS_NAME(domain, since, type)>(); }}},
 #include "onnx_schemas.inc"
 #undef SLIPWAY_SCHEMA
     };
@@ -41,20 +48,22 @@ const std::map<std::string_view, std::vector<Version>>& Versions() {
   return versions;
 }
 
-const onnx::OpSchema* FindLocked(const std::string& type, int opset) {
-  static auto& found = *new std::map<std::pair<std::string, int>, const onnx::OpSchema*>;
-  static auto& registered = *new std::set<std::pair<std::string, int>>;
-  const auto [entry, first] = found.try_emplace({type, opset}, nullptr);
-  auto versions = Versions().find(type);
+const onnx::OpSchema* FindLocked(const std::string& type, int opset, const std::string& domain) {
+  static auto& found = *new std::map<std::tuple<std::string, std::string, int>, const onnx::OpSchema*>;
+  static auto& registered = *new std::set<std::tuple<std::string, std::string, int>>;
+  const auto [entry, first] = found.try_emplace({domain, type, opset}, nullptr);
+  auto versions = Versions().find({domain, type});
   if (!first || versions == Versions().end()) return entry->second;
   for (const Version& v : versions->second) {
     if (v.since > opset) continue;
-    if (registered.emplace(type, v.since).second) onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
-    const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset);
+    if (registered.emplace(domain, type, v.since).second)
+      onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
+    const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset, domain);
     // The checker infers a function's types by its body, whose operators are those of the function's own opset.
     // Null where the body is of operators that the opset has not.
     const onnx::FunctionProto* body = schema && schema->HasFunction() ? schema->GetFunction(opset) : nullptr;
-    for (int i = 0; body && i < body->node_size(); ++i) FindLocked(body->node(i).op_type(), opset);
+    for (int i = 0; body && i < body->node_size(); ++i)
+      FindLocked(body->node(i).op_type(), opset, body->node(i).domain());
     break;
   }
   return entry->second;
@@ -67,9 +76,9 @@ std::shared_mutex& RegistryMutex() {
   return mutex;
 }
 
-const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
+const onnx::OpSchema* FindSchema(const std::string& type, int opset, const std::string& domain) {
   std::lock_guard lock(RegistryMutex());
-  return FindLocked(type, opset);
+  return FindLocked(type, opset, domain);
 }
 
 }  // namespace slipway::onnx_model

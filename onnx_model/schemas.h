@@ -10,9 +10,12 @@
 
 namespace slipway::onnx_model {
 
-// The newest schema of an operator of the default domain that an opset has, or null; it and what its function body
-// needs are in ONNX's registry from then on. Thread-safe.
-const onnx::OpSchema* FindSchema(const std::string& type, int opset);
+// The operators on trial, of opset 1.
+inline constexpr const char* kPreviewDomain = "ai.onnx.preview";
+
+// The newest schema of an operator that an opset of its domain has ("" is the default one), or null; it and what its
+// function body needs are in ONNX's registry from then on. Thread-safe.
+const onnx::OpSchema* FindSchema(const std::string& type, int opset, const std::string& domain = "");
 
 // Held shared while ONNX's own code looks schemas up, since another thread may be in FindSchema(). Not to be held when
 // calling that.

@@ -101,6 +101,8 @@ constexpr Pass kPasses[] = {
     {"recognize-quantization", "makes slipway.quantize and slipway.dequantize of quantized tensors", kFunctional,
      Plain<RecognizeQuantization>},
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
+    {"recognize-attention", "makes aten.scaled_dot_product_attention of attention that is written out", kFunctional,
+     Plain<RecognizeAttention>},
     {"recognize-grouped-queries", "lets query heads share heads of keys and values that are repeated for them",
      kFunctional, Plain<RecognizeGroupedQueries>},
     {"quantize-caches", "keeps keys and values of attention in 8 bits", kFunctional, RunQuantizeCaches},
@@ -150,8 +152,8 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kIntegerTensorPasses[] = {"move-quantizes"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations", "quantize-sums"};
 constexpr std::string_view kIntegerPasses[] = {"fuse-integer-convs", "fuse-integer-linears"};
-constexpr std::string_view kAttentionPasses[] = {"recognize-grouped-queries"};
-constexpr std::string_view kCachePasses[] = {"recognize-grouped-queries", "quantize-caches"};
+constexpr std::string_view kAttentionPasses[] = {"recognize-attention", "recognize-grouped-queries"};
+constexpr std::string_view kCachePasses[] = {"recognize-attention", "recognize-grouped-queries", "quantize-caches"};
 constexpr std::string_view kActivationPasses[] = {"fuse-integer-convs", "fuse-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scale-shift", "hoist-selects"};
 constexpr std::string_view kNormAlgebraPasses[] = {"fold-batch-norms"};

@@ -163,6 +163,10 @@ absl::Status RecognizeQuantization(ir::Program& p);
 // Functional form.
 absl::Status RecognizeNorms(ir::Program& p);
 
+// Attention in f32 that is written out becomes aten.scaled_dot_product_attention: the same numbers within the rounding
+// of sums. Functional form.
+absl::Status RecognizeAttention(ir::Program& p);
+
 // Heads of keys and values that are repeated for several query heads are shared by them: enable_gqa of
 // aten.scaled_dot_product_attention. The same numbers. Functional form.
 absl::Status RecognizeGroupedQueries(ir::Program& p);

@@ -96,7 +96,49 @@ def by_onnxruntime(model, inputs):
     names = [i.name for i in session.get_inputs()]
     if len(names) != len(inputs):
         raise ValueError(f"the model has {len(names)} inputs, the case {len(inputs)}")
-    return [torch.from_numpy(x) for x in session.run(None, {n: x.numpy() for n, x in zip(names, inputs)})]
+    out = session.run_with_ort_values([o.name for o in session.get_outputs()],
+                                      {n: ort_value(x) for n, x in zip(names, inputs)})  # fmt: skip
+    return [tensor_of(x) for x in out]
+
+
+def onnx_types():
+    """ONNX's numbers of torch's types."""
+    import onnx
+    import torch
+
+    t = onnx.TensorProto
+    return {
+        torch.float32: t.FLOAT, torch.float64: t.DOUBLE, torch.float16: t.FLOAT16, torch.bfloat16: t.BFLOAT16,
+        torch.float8_e4m3fn: t.FLOAT8E4M3FN, torch.float8_e5m2: t.FLOAT8E5M2, torch.bool: t.BOOL,
+        torch.int8: t.INT8, torch.int16: t.INT16, torch.int32: t.INT32, torch.int64: t.INT64, torch.uint8: t.UINT8,
+        torch.uint16: t.UINT16, torch.uint32: t.UINT32, torch.uint64: t.UINT64,
+    }  # fmt: skip
+
+
+def ort_value(x):
+    """A tensor for ONNX Runtime, of a type that NumPy has not, too."""
+    import onnxruntime
+    import torch
+
+    x = x.contiguous()
+    if x.dtype == torch.bfloat16 or str(x.dtype).startswith("torch.float8"):
+        bits = x.view(torch.int16 if x.dtype == torch.bfloat16 else torch.uint8).numpy()
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx_types()[x.dtype])
+    return onnxruntime.OrtValue.ortvalue_from_numpy(x.numpy())
+
+
+def tensor_of(value):
+    import ctypes
+    import math
+
+    import torch
+
+    [dtype] = [t for t, number in onnx_types().items() if number == value.element_type()]
+    shape = value.shape()
+    size = math.prod(shape) * dtype.itemsize
+    if size == 0:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(bytearray(ctypes.string_at(value.data_ptr(), size)), dtype=dtype).reshape(shape)
 
 
 def last_line(text):

@@ -5,7 +5,9 @@
     judge_onnx_nodes.py [--slipway FILE] [--only RE] [--show right|wrong|refused|failed]
 
 Prints how many were right, right with the inputs that give sizes and axes as constants, wrong, refused (exit code 4, by
-operator) and failed. Exit code 1 where one is wrong.
+operator) and failed; and the share of those right among the tests that are of tensors of numbers, of inference and
+of one result: without strings, training, random numbers, files of images, and sequences or optionals as inputs or
+outputs. Exit code 1 where one is wrong.
 """
 
 import argparse
@@ -130,6 +132,32 @@ def judge(slipway, test, constants):
     return "right", ""
 
 
+def is_counted(model):
+    """Whether a test is one of tensors of numbers, of inference, and of one result."""
+
+    def nodes(graph):
+        for n in graph.node:
+            yield n
+            for a in n.attribute:
+                if a.HasField("g"):
+                    yield from nodes(a.g)
+
+    values = [*model.graph.input, *model.graph.output]
+    if any(not v.type.HasField("tensor_type") for v in values):
+        return False
+    if any(v.type.tensor_type.elem_type == onnx.TensorProto.STRING for v in values):
+        return False
+    for n in nodes(model.graph):
+        training = any(a.name == "training_mode" and a.i for a in n.attribute)
+        if n.op_type == "Dropout" and len(n.input) == 3 and n.input[2]:
+            training = True
+        if training or "training" in n.domain or n.op_type in ("Momentum", "Adam", "Adagrad", "Gradient"):
+            return False
+        if n.op_type in ("Bernoulli", "RandomNormalLike", "RandomUniformLike", "ImageDecoder"):
+            return False
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slipway", default=os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway")))
@@ -139,10 +167,12 @@ def main():
     warnings.simplefilter("ignore")  # of NumPy, while expected outputs are computed
     tests = sorted(onnx.backend.test.case.node.collect_testcases(None), key=lambda t: t.name)
     tests = [t for t in tests if re.search(options.only, t.name)]
-    counts, refused = collections.Counter(), collections.Counter()
+    counts, counted, refused = collections.Counter(), collections.Counter(), collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for test, (result, why) in zip(tests, pool.map(lambda t: judge_again(options.slipway, t), tests)):
             counts[result] += 1
+            if is_counted(test.model):
+                counted[result.split()[0]] += 1
             if result == "refused":
                 refused[re.sub(r"\(node '.*?'\)", "", why)] += 1
             if result.split()[0] in options.show and result != "right with constant inputs":
@@ -150,6 +180,8 @@ def main():
     for why, count in refused.most_common():
         print(f"refused {count}: {why}")
     print(", ".join(f"{count} {result}" for result, count in counts.most_common()), "of", len(tests))
+    share = counted["right"] / max(1, counted.total())
+    print(f"of tensors of numbers, of inference: {counted['right']} right of {counted.total()}, {share:.1%}")
     return 1 if any(k.startswith("wrong") for k in counts) else 0
 
 

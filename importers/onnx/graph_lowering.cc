@@ -18,6 +18,8 @@ namespace {
 // Elements of constants that are looked at as sizes and axes.
 constexpr int64_t kMostElements = 4096;
 
+bool IsGiven(const Operand& o) { return o.tensor || o.elements || o.sequence; }
+
 bool MayBeSizes(DType t) { return t == DType::kInt64 || t == DType::kInt32 || t == DType::kBool; }
 
 std::shared_ptr<const ir::Source> SourceOf(const ir::Node& n) {
@@ -52,6 +54,19 @@ Value* GraphLowering::Take(Value* outer) {
   return it->second;
 }
 
+Operand GraphLowering::TakeOperand(const Operand& outside) {
+  Operand o{outside.tensor ? Take(outside.tensor) : nullptr, outside.elements};
+  if (o.elements)
+    for (IntOrValue& x : o.elements->values)
+      if (x.value) x = IntOrValue(Take(x.value));
+  if (outside.sequence) {
+    Sequence members;
+    for (const Operand& m : *outside.sequence) members.push_back(TakeOperand(m));
+    o.sequence = std::make_shared<const Sequence>(std::move(members));
+  }
+  return o;
+}
+
 // What a captured input stands for becomes known the first time it is read.
 void GraphLowering::Import(Value* v) {
   if (!outer_ || v->producer() || v->graph() != &g_ || operands_.contains(v)) return;
@@ -59,10 +74,12 @@ void GraphLowering::Import(Value* v) {
   if (i < own || !captured_[i - own]) return;
   Value* outside = captured_[i - own];
   Operand o;
+  if (const Operand known = outer_->OperandOf(outside); known.sequence) {
+    operands_[v] = TakeOperand(known);
+    return;
+  }
   if (auto e = outer_->ElementsOf(outside)) {
-    for (IntOrValue& x : e->values)
-      if (x.value) x = IntOrValue(Take(x.value));
-    o.elements = std::move(e);
+    o = TakeOperand({nullptr, std::move(e)});
   }
   if (!o.elements || outer_->Stored(outside)) {
     Value* tensor = outer_->Tensor(outside, *around_);
@@ -105,6 +122,12 @@ Value* GraphLowering::Tensor(Value* v, ir::Builder& b) {
   Operand& o = it->second;
   if (!o.tensor && o.elements) o.tensor = Tensor(*o.elements, b);
   return o.tensor;
+}
+
+Operand GraphLowering::OperandOf(Value* v) {
+  Import(v);
+  const auto it = operands_.find(v);
+  return it == operands_.end() ? Operand{v, std::nullopt} : it->second;
 }
 
 std::optional<Elements> GraphLowering::ElementsOf(Value* v) {
@@ -164,7 +187,7 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
     } else {
       for (size_t i = 0; i < n->outputs().size(); ++i) {
         if (!n->outputs()[i]) continue;
-        const bool given = i < call.results().size() && (call.results()[i].tensor || call.results()[i].elements);
+        const bool given = i < call.results().size() && IsGiven(call.results()[i]);
         // What an earlier refusal left out is not one of its own.
         if (!given && !refused()) refusals_.push_back({text::StrCat(name, " with ", i + 1, " results"), at});
         operands_[n->outputs()[i]] = given ? call.results()[i] : Operand{n->outputs()[i], std::nullopt};
@@ -188,6 +211,10 @@ absl::Status GraphLowering::Run() {
     Value* v = out.value();
     if (!v) continue;
     Value* made = Tensor(v, end);
+    if (!made) {
+      refusals_.push_back({"a sequence that the program gives", v->name()});
+      return absl::OkStatus();
+    }
     if (made != v && made->producer()) g_.TakeName(made, v);
     out = Arg(made);
   }
@@ -206,9 +233,7 @@ absl::StatusOr<std::vector<Operand>> GraphLowering::RunNested(std::vector<Operan
   for (const ir::Arg& a : g_.outputs) {
     Value* v = a.value();
     if (!v) return absl::InvalidArgumentError("a graph with an output that is no value");
-    Import(v);
-    const auto it = operands_.find(v);
-    out.push_back(it == operands_.end() ? Operand{v, std::nullopt} : it->second);
+    out.push_back(OperandOf(v));
   }
   return out;
 }

@@ -51,6 +51,8 @@ class GraphLowering {
 
   // The tensor of a value, made of its elements where need be.
   Value* Tensor(Value* v, ir::Builder& b);
+  // What a value has become; inputs and weights are tensors.
+  Operand OperandOf(Value* v);
   // The elements of a value where they are known, those of small constants read from their bytes.
   std::optional<Elements> ElementsOf(Value* v);
   // The tensor behind a value that is stored in the program; null for others.
@@ -61,6 +63,7 @@ class GraphLowering {
  private:
   absl::Status Lower(ir::Node* n);
   void Import(Value* v);
+  Operand TakeOperand(const Operand& outside);
 
   ir::Program& p_;
   ir::Graph& g_;                              // the model's

@@ -59,11 +59,23 @@ Value* Call::in(size_t i) {
   if (v && v->type().is_tensor()) return v;
   if (v && graph_.refused())
     Fail(absl::CancelledError("an input of a node that is refused"));
-  else if (v)
+  else if (v || (has(i) && operand(i).sequence))
     Refuse("of what is no tensor of numbers");
   else
     Wrong(text::StrCat("input ", i, " is missing"));
   return b.ScalarTensor(Arg(0.0), DType::kFloat32);
+}
+
+Operand Call::operand(size_t i) {
+  if (has(i)) return graph_.OperandOf((*onnx_model::InputsOf(node_))[i]);
+  Wrong(text::StrCat("input ", i, " is missing"));
+  return {};
+}
+
+std::shared_ptr<const Sequence> Call::sequence(size_t i) {
+  const Operand o = operand(i);
+  if (!o.sequence) Refuse("of a sequence whose length the program computes");
+  return o.sequence;
 }
 
 Values Call::ins(size_t from) {
@@ -246,13 +258,14 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   };
   if (domain.empty()) {
-    for (const auto rows :
-         {ArithmeticRows(), ActivationRows(), ShapeRows(), NnRows(), ReductionRows(), ResampleRows(), IndexingRows(),
-          DetectionRows(), QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows()})
+    for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), PaddingRows(), NnRows(), AttentionRows(),
+                            ReductionRows(), ResampleRows(), SamplingRows(), IndexingRows(), DetectionRows(),
+                            QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows(), SequenceRows()})
       look(rows);
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());
     look(MicrosoftRows());
+    look(MicrosoftAttentionRows());
   }
   return best;
 }

@@ -9,9 +9,11 @@
 #define SLIPWAY_IMPORTERS_ONNX_LOWERING_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,11 +43,14 @@ struct Elements {
   int64_t columns = 0;  // of a matrix, which lists may be on their way; else 0
 };
 
-// What a value of the model has become: a tensor, or elements that no tensor has been made of yet.
+// What a value of the model has become: a tensor, elements that no tensor has been made of yet, or a sequence of so
+// many of these, which programs of ATen have as a list while they are made.
 struct Operand {
   Value* tensor = nullptr;
   std::optional<Elements> elements;
+  std::shared_ptr<const std::vector<Operand>> sequence;
 };
+using Sequence = std::vector<Operand>;
 
 // One node while it is lowered. Errors are kept: after the first one, results are harmless and status() tells.
 class Call {
@@ -65,7 +70,11 @@ class Call {
   // The elements of an integer tensor of rank 0 or 1, where they are known; and of one of rank 2, too.
   std::optional<Elements> elements(size_t i);
   std::optional<Elements> any_elements(size_t i);
-  // The same of an input that must have them: sizes, axes. `what` names it in the refusal.
+  // The members of a sequence whose number is known; else null and an error.
+  std::shared_ptr<const Sequence> sequence(size_t i);
+  // An input as it is; null and an error where it is left out.
+  Operand operand(size_t i);
+  // The elements of an input that must have them: sizes, axes. `what` names it in the refusal.
   SymInts ints(size_t i, std::string_view what);
   // The same of a tensor that was made of an input.
   SymInts ints_of(Value* v, std::string_view what);
@@ -102,11 +111,13 @@ class Call {
   void Give(size_t i, Value* v);
   void Give(Elements e);
   void Give(size_t i, Operand o);
+  void Give(Sequence s) { Give(0, {nullptr, std::nullopt, std::make_shared<const Sequence>(std::move(s))}); }
 
   // Values that ATen's operators take in other forms.
   Value* Constant(double number, DType dtype);                // 0-d
   Value* ConstantOf(std::string_view name, ir::TensorRef t);  // a tensor that the program stores
   Value* TensorOf(const Elements& e);
+  Value* TensorOf(const Operand& o) { return o.elements ? TensorOf(*o.elements) : o.tensor; }  // of no sequence
   Value* TensorOf(const SymInts& sizes) { return TensorOf(Elements{sizes}); }
 
   // A form of the operator that there is no lowering for: `what` follows the operator's name.
@@ -140,6 +151,8 @@ struct Row {
   std::string_view type;  // of the domain that the table is of
   LowerFn fn;
   int since = 1;  // the opset from which on this row is right
+  // The nodes that the function lowers, where it does not lower all: others are what ONNX defines the operator by.
+  bool (*takes)(const onnx::NodeProto& n) = nullptr;
 };
 
 // The row of an operator at an opset, or null.
@@ -149,18 +162,23 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset);
 absl::Span<const Row> ArithmeticRows();
 absl::Span<const Row> ActivationRows();
 absl::Span<const Row> ShapeRows();
+absl::Span<const Row> PaddingRows();
 absl::Span<const Row> NnRows();
+absl::Span<const Row> AttentionRows();
 absl::Span<const Row> ReductionRows();
 absl::Span<const Row> ResampleRows();
+absl::Span<const Row> SamplingRows();
 absl::Span<const Row> IndexingRows();
 absl::Span<const Row> DetectionRows();
 absl::Span<const Row> QuantizationRows();
 absl::Span<const Row> ControlRows();
 absl::Span<const Row> RecurrentRows();
 absl::Span<const Row> SpectrumRows();
+absl::Span<const Row> SequenceRows();
 // Of com.microsoft's.
 absl::Span<const Row> MicrosoftQuantizationRows();
 absl::Span<const Row> MicrosoftRows();
+absl::Span<const Row> MicrosoftAttentionRows();
 
 }  // namespace slipway::importers::onnx_in
 

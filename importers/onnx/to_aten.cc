@@ -14,7 +14,22 @@
 
 namespace slipway::importers {
 
-bool UnderstandsOnnx(std::string_view type, int opset) { return onnx_in::FindRow("", type, opset) != nullptr; }
+bool UnderstandsOnnx(const onnx::NodeProto& n, int opset) {
+  const onnx_in::Row* row = onnx_in::FindRow("", n.op_type(), opset);
+  return row && (!row->takes || row->takes(n));
+}
+
+// Sizes, axes and switches are arguments now, and were stored for nothing else.
+static void DropUnusedWeights(ir::Program& p) {
+  for (size_t i = p.input_specs.size(); i-- > 0;) {
+    const ir::Value* v = p.graph->inputs()[i];
+    const ir::InputSpec& spec = p.input_specs[i];
+    if (!spec.is_weight() || !v->users().empty() || p.graph->IsOutput(v)) continue;
+    p.weights.erase(spec.target);
+    p.graph->RemoveInput(i);
+    p.input_specs.erase(p.input_specs.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
 
 absl::Status OnnxToAten(ir::Program& p) {
   ASSIGN_OR_RETURN(const onnx::ModelProto frame, onnx_model::FrameOf(p));
@@ -30,6 +45,7 @@ absl::Status OnnxToAten(ir::Program& p) {
     for (const auto& [what, node] : by_what) all.push_back(text::StrCat(what, " (node '", node, "')"));
     return ListError("ONNX operators that are not read", all, absl::StatusCode::kUnimplemented);
   }
+  DropUnusedWeights(p);
   p.verifier_dialect = "ATEN";
   p.objects.clear();
   p.name = "model";  // as torch calls the one program of an archive

@@ -2,10 +2,9 @@
 #ifndef SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_
 #define SLIPWAY_IMPORTERS_ONNX_TO_ATEN_H_
 
-#include <string_view>
-
 #include "absl/status/status.h"
 #include "ir/graph.h"
+#include "onnx/onnx_pb.h"
 
 namespace slipway::importers {
 
@@ -16,8 +15,8 @@ namespace slipway::importers {
 // nodes that contradict their operator's rules.
 absl::Status OnnxToAten(ir::Program& p);
 
-// Whether there is a lowering of an operator of ONNX's own at an opset.
-bool UnderstandsOnnx(std::string_view type, int opset);
+// Whether there is a lowering of a node of ONNX's own operators at an opset.
+bool UnderstandsOnnx(const onnx::NodeProto& n, int opset);
 
 }  // namespace slipway::importers
 

@@ -13,6 +13,24 @@ namespace slipway::planner {
 namespace {
 
 void Reshaped(PlanContext& c) { c.Return(c.Reshape(c.in(size_t{0}), c.out_sizes())); }
+// The same bytes as numbers of another type: as many of one size, or each row cut or joined.
+void Reinterpreted(PlanContext& c) {
+  Operand x = c.in("self");
+  const DType to = c.out_dtype();
+  if (to == x.dtype) return c.Return(x);
+  if (to == DType::kBool) return c.Unsupported("bytes of numbers as bool");
+  if (ir::ByteSize(to) != ir::ByteSize(x.dtype)) {
+    if (!x.is_contiguous() || !x.offset.is(0)) {
+      const Operand dense = c.Temp(x.dtype, x.sizes);
+      c.Copy(x, dense);
+      x = dense;
+    }
+    x.sizes = c.out_sizes();
+    x.strides = ContiguousStrides(x.sizes);
+  }
+  x.dtype = to;
+  c.Return(x);
+}
 void Expanded(PlanContext& c) {
   Operand x = c.in("self");
   if (x.rank() > static_cast<int>(c.out_sizes().size())) return c.Fail("fewer dims than the tensor has");
@@ -378,6 +396,7 @@ constexpr PlanFamily kFamilies[] = {
      "view reshape _unsafe_view view_copy view_as reshape_as flatten.using_ints unflatten.int squeeze squeeze.dim "
      "squeeze.dims "
      "squeeze_copy squeeze_copy.dim squeeze_copy.dims ravel _reshape_copy"},
+    {Reinterpreted, "", "view.dtype view_copy.dtype"},
     {Expanded, "", "expand expand_copy expand_as broadcast_to"},
     {Broadcast, "", "broadcast_tensors"},
     {DimsMoved, "", "movedim.int movedim.intlist moveaxis.int moveaxis.intlist"},

@@ -42,6 +42,14 @@ std::optional<Elements> OfConstantLists(Call& c, int64_t (*number)(int64_t, int6
                   [&](const IntOrValue& x, const IntOrValue& y) { return IntOrValue(number(x.constant, y.constant)); });
 }
 
+void Neg(Call& c) {
+  if (auto e = c.elements(0)) {
+    for (IntOrValue& x : e->values) x = c.b.Sub(0, x);
+    return c.Give(*std::move(e));
+  }
+  c.Give(c.b.Call("aten.neg.default", {c.in(0)}));
+}
+
 // On elements where both are known, else on tensors.
 using OfInts = IntOrValue (ir::Builder::*)(IntOrValue, IntOrValue);
 template <const char* op, OfInts of_ints>
@@ -72,7 +80,6 @@ NAME(kAdd, "aten.add.Tensor");
 NAME(kSub, "aten.sub.Tensor");
 NAME(kMul, "aten.mul.Tensor");
 NAME(kAbs, "aten.abs.default");
-NAME(kNeg, "aten.neg.default");
 NAME(kExp, "aten.exp.default");
 NAME(kLog, "aten.log.default");
 NAME(kSqrt, "aten.sqrt.default");
@@ -235,6 +242,13 @@ void Cast(Call& c) {
 }
 void CastLike(Call& c) { c.Give(Converted(c, c.in(0), c.in(1)->dtype())); }
 
+void BitCast(Call& c) {
+  Value* x = c.in(0);
+  const DType to = c.dtype("to", x->dtype());
+  if (ir::BitSize(to) != ir::BitSize(x->dtype())) return c.Wrong("a type of another width");
+  c.Give(c.b.Call("aten.view.dtype", {x, Arg(to)}));
+}
+
 constexpr Row kRows[] = {
     {"Abs", Unary<kAbs>},
     {"Acos", Unary<kAcos>},
@@ -245,6 +259,7 @@ constexpr Row kRows[] = {
     {"Asinh", Unary<kAsinh>},
     {"Atan", Unary<kAtan>},
     {"Atanh", Unary<kAtanh>},
+    {"BitCast", BitCast},
     {"BitShift", BitShift},
     {"BitwiseAnd", Binary<kBitAnd>},
     {"BitwiseNot", Unary<kBitNot>},
@@ -273,7 +288,7 @@ constexpr Row kRows[] = {
     {"Min", Min, 8},
     {"Mod", Mod},
     {"Mul", BinaryOfSizes<kMul, &ir::Builder::Mul>, 7},
-    {"Neg", Unary<kNeg>},
+    {"Neg", Neg},
     {"Not", Not},
     {"Or", Compare<kOr, Either>, 7},
     {"Pow", Pow, 7},

@@ -24,6 +24,15 @@ std::optional<bool> Truth(Call& c, size_t i) {
   const auto number = c.number(i);
   return number ? std::optional<bool>(*number != 0) : std::nullopt;
 }
+// The same of a result of a nested graph.
+std::optional<bool> TruthOf(const GraphLowering& graph, const Operand& o) {
+  if (o.elements && o.elements->values.size() == 1 && !o.elements->values[0].value)
+    return o.elements->values[0].constant != 0;
+  const ir::TensorRef* t = o.tensor ? graph.Stored(o.tensor) : nullptr;
+  if (!t || t->dtype != DType::kBool || t->numel() != 1) return std::nullopt;
+  const auto bytes = ir::ReadDense(*t);
+  return bytes.ok() && bytes->size() == 1 ? std::optional<bool>((*bytes)[0] != 0) : std::nullopt;
+}
 Value* Scalar(Call& c, Value* v) { return v->rank() == 0 ? v : c.b.Call("aten.reshape.default", {v, Arg(Ints{})}); }
 Type Plain(Type t) {
   t.strides_known = false;
@@ -55,13 +64,7 @@ class Body {
     if (!end_.ok()) c_.Fail(end_.status());
     return v;
   }
-  bool IsTrue(const Operand& o) const {
-    if (o.elements) return o.elements->values.size() == 1 && o.elements->values[0] == IntOrValue(1);
-    const ir::TensorRef* t = o.tensor ? lowering_.Stored(o.tensor) : nullptr;
-    const auto bytes =
-        t && t->dtype == DType::kBool && t->numel() == 1 ? ir::ReadDense(*t) : absl::StatusOr<std::string>("");
-    return bytes.ok() && bytes->size() == 1 && (*bytes)[0] != 0;
-  }
+  bool IsTrue(const Operand& o) const { return TruthOf(lowering_, o) == true; }
   void Output(Value* v) { graph_->outputs.emplace_back(v); }
 
   // Inputs for what another graph of the node takes, too; both take the same then.
@@ -211,6 +214,39 @@ void Stacked(Call& c, Body& body, const Values& carried, const std::vector<Opera
   for (size_t i = 0; i < out.size(); ++i) c.Give(i, out[i]);
 }
 
+// A loop that carries sequences, of a known number of turns: they are written one behind the other.
+void Unrolled(Call& c, ir::Graph& model, bool begins) {
+  constexpr int64_t kMostTurns = 1024;
+  const Ints count = c.constants(0, "sequences and a count");
+  if (!c.ok()) return;
+  if (count.size() != 1) return c.Wrong("a count of other than one number");
+  if (count[0] > kMostTurns) return c.Refuse("with sequences and so many turns");
+  Sequence carried;
+  for (size_t i = 2; i < c.input_count(); ++i) carried.push_back(c.operand(i));
+  if (!c.ok() || c.output_count() < carried.size()) return c.Wrong("fewer results than values");
+  std::vector<Values> stacked(c.output_count() - carried.size());
+  for (int64_t turn = 0; begins && turn < count[0]; ++turn) {
+    GraphLowering body(c.graph(), c.b, model, onnx_model::CapturedBy(c.node()), c.b.graph());
+    std::vector<Operand> inputs = {{nullptr, Elements{{IntOrValue(turn)}, DType::kInt64, true}},
+                                   {nullptr, Elements{{IntOrValue(1)}, DType::kBool, true}}};
+    inputs.insert(inputs.end(), carried.begin(), carried.end());
+    const auto out = body.RunNested(std::move(inputs));
+    if (!out.ok()) return c.Fail(out.status());
+    if (c.graph().refused()) return;
+    if (out->size() != c.output_count() + 1) return c.Wrong("a body of another number of results");
+    const std::optional<bool> more = TruthOf(body, (*out)[0]);
+    if (!more) return c.Refuse("with sequences and an end that is data");
+    for (size_t i = 0; i < carried.size(); ++i) carried[i] = (*out)[i + 1];
+    for (size_t i = 0; i < stacked.size(); ++i) stacked[i].push_back(c.TensorOf((*out)[carried.size() + 1 + i]));
+    begins = *more;
+  }
+  for (size_t i = 0; i < carried.size(); ++i) c.Give(i, carried[i]);
+  for (size_t i = 0; i < stacked.size(); ++i) {
+    if (stacked[i].empty()) return c.Refuse("without a turn");
+    c.Give(carried.size() + i, c.b.Call("aten.stack.default", {Arg(stacked[i])}));
+  }
+}
+
 // A body's inputs are the number of the turn, whether to go on, and what is carried; its results whether to go on, what
 // is carried, and what is stacked over turns.
 void Loop(Call& c) {
@@ -218,6 +254,11 @@ void Loop(Call& c) {
   if (!c.ok()) return;
   const bool counted = c.has(0);
   const std::optional<bool> begins = c.has(1) ? Truth(c, 1) : std::optional<bool>(true);
+  for (size_t i = 2; i < c.input_count(); ++i) {
+    if (!c.has(i) || !c.operand(i).sequence) continue;
+    if (!counted || !begins) return c.Refuse("with sequences and an end that is data");
+    return Unrolled(c, *model, *begins);
+  }
   Values carried;
   for (size_t i = 2; i < c.input_count(); ++i) carried.push_back(c.in(i));
   if (!c.ok()) return;

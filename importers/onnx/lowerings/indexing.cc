@@ -1,4 +1,5 @@
 // Gathering, scattering and counting by indices that are data.
+#include <iterator>
 #include <string>
 
 #include "importers/onnx/lowering.h"
@@ -168,6 +169,56 @@ void EyeLike(Call& c) {
   c.Give(c.b.Cast(c.b.Call("aten.eq.Tensor", {rows, line(1)}), c.dtype("dtype", x->dtype())));
 }
 
+// Rows of a cache are overwritten from a place of their own on, round and round where it is circular.
+void TensorScatter(Call& c) {
+  Value *cache = c.in(0), *update = c.in(1);
+  const int64_t axis = c.axis(c.integer("axis", -2), cache->rank());
+  const std::string mode = c.text("mode", "linear");
+  if (!c.ok()) return;
+  if (axis == 0 || update->rank() != cache->rank())
+    return c.Wrong("a cache without a batch dim, or an update of another rank");
+  if (mode != "linear" && mode != "circular") return c.Wrong("a mode that is neither linear nor circular");
+  Ints line(static_cast<size_t>(cache->rank()), 1), begins = line;
+  line[static_cast<size_t>(axis)] = begins[0] = -1;
+  Value* at =
+      c.b.Call("aten.arange.default", {Arg(c.b.Size(update, static_cast<int>(axis)))}, {{"dtype", Arg(DType::kInt64)}});
+  at = c.b.Call("aten.reshape.default", {at, Arg(line)});
+  if (c.has(2)) {
+    Value* first = c.b.Call("aten.reshape.default", {c.b.Cast(c.in(2), DType::kInt64), Arg(begins)});
+    at = c.b.Call("aten.add.Tensor", {at, first});
+  }
+  if (mode == "circular") at = c.b.Call("aten.remainder.Scalar", {at, Arg(c.b.Size(cache, static_cast<int>(axis)))});
+  at = c.b.Call("aten.expand.default", {at, Arg(c.b.SizesOf(update))});
+  c.Give(c.b.Call("aten.scatter.src", {cache, axis, at, update}));
+}
+
+// Of all elements. In the order in which they come first, where they are not sorted.
+void Unique(Call& c) {
+  if (c.has_attribute("axis")) return c.Refuse("along an axis");
+  Value* x = c.in(0);
+  const bool sorted = c.integer("sorted", 1) != 0;
+  const Values found = c.b.CallMulti("aten._unique2.default", {x, true, true, true});
+  if (!c.ok()) return;
+  Value *values = found[0], *inverse = c.b.Call("aten.reshape.default", {found[1], Arg(Ints{-1})}), *counts = found[2];
+  Value* firsts = nullptr;  // the place where each is first
+  if (c.wants(1) || !sorted) {
+    const IntOrValue all = c.b.Numel(x);
+    Value* places = c.b.Call("aten.arange.default", {Arg(all)}, {{"dtype", Arg(DType::kInt64)}});
+    Value* last = c.b.Full({c.b.Size(values, 0)}, Arg(all), DType::kInt64);
+    firsts = c.b.Call("aten.scatter_reduce.two", {last, 0, inverse, places, "amin"});
+  }
+  if (!sorted) {
+    Value* order = c.b.Call("aten.argsort.default", {firsts});
+    const auto ordered = [&](Value* v) { return c.b.Call("aten.index_select.default", {v, 0, order}); };
+    Value* rank = c.b.Call("aten.argsort.default", {order});
+    values = ordered(values), counts = ordered(counts), firsts = ordered(firsts);
+    inverse = c.b.Call("aten.index_select.default", {rank, 0, inverse});
+  }
+  Value* const results[] = {values, firsts, inverse, counts};
+  for (size_t i = 0; i < std::size(results); ++i)
+    if (c.wants(i)) c.Give(i, results[i]);
+}
+
 void NonZero(Call& c) { c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzero.default", {c.in(0)})})); }
 
 constexpr Row kRows[] = {
@@ -181,6 +232,8 @@ constexpr Row kRows[] = {
     {"Scatter", ScatterElements},
     {"ScatterElements", ScatterElements},
     {"ScatterND", ScatterND},
+    {"TensorScatter", TensorScatter},
+    {"Unique", Unique},
 };
 
 }  // namespace

@@ -115,94 +115,7 @@ void EmbedLayerNorm(Call& c) {
   if (c.wants(2)) c.Give(2, x);
 }
 
-// ---- Attention
-
-// [batch, length, heads * size] as [batch, heads, length, size], and back.
-Value* Heads(Call& c, Value* x, int64_t heads) {
-  const SymInts shape = {c.b.Size(x, 0), c.b.Size(x, 1), IntOrValue(heads), IntOrValue(-1)};
-  return c.b.Call("aten.transpose.int", {c.b.Call("aten.reshape.default", {x, Arg(shape)}), 1, 2});
-}
-Value* Joined(Call& c, Value* x) {
-  x = c.b.Call("aten.transpose.int", {x, 1, 2});
-  const SymInts shape = {c.b.Size(x, 0), c.b.Size(x, 1), IntOrValue(-1)};
-  return c.b.Call("aten.reshape.default", {x, Arg(shape)});
-}
-
-// A mask of ones and zeros, [batch, keys] or with queries before them, as what is added to scores.
-Value* AddedMask(Call& c, Value* mask, DType dtype) {
-  if (mask->rank() == 1) {
-    c.Refuse("with a mask of lengths");
-    return mask;
-  }
-  if (mask->rank() > 3) {
-    c.Refuse("with a mask of a rank over 3");
-    return mask;
-  }
-  Value* off = c.b.Call("aten.eq.Scalar", {mask, 0});
-  const double least = c.real("mask_filter_value", -10000.0);
-  Value* added = c.b.Call("aten.where.self", {off, c.Constant(least, dtype), c.Constant(0, dtype)});
-  added = c.b.Call("aten.unsqueeze.default", {added, 1});
-  return mask->rank() == 2 ? c.b.Call("aten.unsqueeze.default", {added, 1}) : added;
-}
-
-Value* Attend(Call& c, Value* q, Value* k, Value* v, Value* mask, bool causal, double scale) {
-  return c.b.Call("aten.scaled_dot_product_attention.default", {q, k, v, mask ? Arg(mask) : Arg(), 0.0, causal},
-                  scale > 0 ? std::vector<std::pair<std::string_view, Arg>>{{"scale", Arg(scale)}}
-                            : std::vector<std::pair<std::string_view, Arg>>{});
-}
-
-// Of one tensor: its products with weights for queries, keys and values at once.
-void Attention(Call& c) {
-  c.Ignore("mask_filter_value"), c.Ignore("past_present_share_buffer");
-  Value *x = c.in(0), *w = c.in(1);
-  const int64_t heads = c.integer("num_heads", 0);
-  if (c.has(4) || c.wants(1)) return c.Refuse("with a state of earlier keys");
-  if (c.integer("do_rotary", 0) != 0) return c.Refuse("with do_rotary");
-  if (heads < 1 || x->rank() != 3 || w->rank() != 2) return c.Wrong("no num_heads, or operands of other ranks");
-  const auto all = w->sizes()[1].constant();
-  if (!all) return c.Refuse("of dynamic weights");
-  Ints sizes = c.integers("qkv_hidden_sizes").value_or(Ints{*all / 3, *all / 3, *all / 3});
-  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != *all) return c.Wrong("qkv_hidden_sizes of other weights");
-  Value* y = WithBias(c, c.b.Call("aten.matmul.default", {x, w}), 2);
-  const Values parts = c.b.CallMulti("aten.split_with_sizes.default", {y, Arg(sizes), -1});
-  if (!c.ok()) return;
-  Value* mask = c.has(3) ? AddedMask(c, c.in(3), x->dtype()) : nullptr;
-  if (Value* bias = c.opt_in(5)) mask = mask ? c.b.Call("aten.add.Tensor", {mask, bias}) : bias;
-  const bool causal = c.integer("unidirectional", 0) != 0;
-  if (causal && mask) return c.Refuse("unidirectional and with a mask");
-  Value* out = Attend(c, Heads(c, parts[0], heads), Heads(c, parts[1], heads), Heads(c, parts[2], heads), mask, causal,
-                      c.real("scale", 0));
-  c.Give(Joined(c, out));
-}
-
-// Of queries, keys and values, each [batch, length, heads * size].
-void MultiHeadAttention(Call& c) {
-  c.Ignore("mask_filter_value");
-  const int64_t heads = c.integer("num_heads", 0);
-  Value *q = c.in(0), *k = c.opt_in(1), *v = c.opt_in(2);
-  if (!k || !v || q->rank() != 3 || k->rank() != 3 || v->rank() != 3)
-    return c.Refuse("of packed or cached keys and values");
-  if (heads < 1) return c.Wrong("no num_heads");
-  if (c.has(6) || c.has(7) || c.wants(1) || c.wants(2)) return c.Refuse("with a state of earlier keys");
-  if (Value* bias = c.opt_in(3)) {  // of all three, one after the other
-    const auto width = q->sizes()[2].constant(), last = v->sizes()[2].constant();
-    if (!width || !last) return c.Refuse("with a bias of dynamic sizes");
-    const Values parts = c.b.CallMulti("aten.split_with_sizes.default", {bias, Arg(Ints{*width, *width, *last}), 0});
-    if (!c.ok()) return;
-    q = c.b.Call("aten.add.Tensor", {q, parts[0]}), k = c.b.Call("aten.add.Tensor", {k, parts[1]}),
-    v = c.b.Call("aten.add.Tensor", {v, parts[2]});
-  }
-  Value* mask = c.has(4) ? AddedMask(c, c.in(4), q->dtype()) : nullptr;
-  if (Value* bias = c.opt_in(5)) mask = mask ? c.b.Call("aten.add.Tensor", {mask, bias}) : bias;
-  const bool causal = c.integer("unidirectional", 0) != 0;
-  if (causal && mask) return c.Refuse("unidirectional and with a mask");
-  if (!c.ok()) return;
-  c.Give(Joined(
-      c, Attend(c, Heads(c, q, heads), Heads(c, k, heads), Heads(c, v, heads), mask, causal, c.real("scale", 0))));
-}
-
 constexpr Row kRows[] = {
-    {"Attention", Attention},
     {"BiasGelu", BiasGelu},
     {"EmbedLayerNormalization", EmbedLayerNorm},
     {"FastGelu", FastGelu},
@@ -210,7 +123,6 @@ constexpr Row kRows[] = {
     {"FusedGemm", FusedGemm},
     {"FusedMatMul", FusedMatMul},
     {"Gelu", Gelu},
-    {"MultiHeadAttention", MultiHeadAttention},
     {"QuickGelu", QuickGelu},
     {"SkipLayerNormalization", SkipNorm<true>},
     {"SkipSimplifiedLayerNormalization", SkipNorm<false>},

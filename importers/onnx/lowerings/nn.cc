@@ -430,11 +430,47 @@ void GlobalMaxPool(Call& c) {
   c.Give(x->rank() < 3 ? x : c.b.Call("aten.amax.default", {x, Arg(Spatial(x)), true}));
 }
 
+// ---- Losses
+
+// Of log-probabilities; what a class's weight or an ignored target leaves out does not count for the mean.
+Value* NllLoss(Call& c, Value* x, size_t target, size_t weight) {
+  const std::string how = c.text("reduction", "mean");
+  const int64_t reduction = how == "none" ? 0 : how == "mean" ? 1 : how == "sum" ? 2 : -1;
+  if (reduction < 0) c.Wrong("an unknown reduction");
+  Value* w = c.opt_in(weight);
+  return c.b.Call("aten.nll_loss_nd.default", {x, c.b.Cast(c.in(target), DType::kInt64), w ? Arg(w) : Arg(), reduction,
+                                               c.integer("ignore_index", -100)});
+}
+void NegativeLogLikelihoodLoss(Call& c) { c.Give(NllLoss(c, c.in(0), 1, 2)); }
+void SoftmaxCrossEntropyLoss(Call& c) {
+  Value* log = c.b.Call("aten.log_softmax.int", {c.in(0), 1});
+  c.Give(0, NllLoss(c, log, 1, 2));
+  if (c.wants(1)) c.Give(1, log);
+}
+
+// The sums of columns of patches at their places in an image.
+void Col2Im(Call& c) {
+  Value* x = c.in(0);
+  const SymInts image = c.ints(1, "a shape");
+  const Ints block = c.constants(2, "a block's shape");
+  if (image.size() != 2 || block.size() != 2) return c.Refuse("of other than two dims");
+  const Ints dilations = c.integers("dilations").value_or(Ints{1, 1}),
+             strides = c.integers("strides").value_or(Ints{1, 1}), pads = c.integers("pads").value_or(Ints{0, 0, 0, 0});
+  if (dilations.size() != 2 || strides.size() != 2 || pads.size() != 4) return c.Wrong("attributes of other dims");
+  if (pads[0] != pads[2] || pads[1] != pads[3]) return c.Refuse("with pads that differ");
+  c.Give(c.b.Call("aten.col2im.default",
+                  {x, Arg(image), Arg(block), Arg(dilations), Arg(Ints{pads[0], pads[1]}), Arg(strides)}));
+}
+
+void Det(Call& c) { c.Give(c.b.Call("aten.linalg_det.default", {c.in(0)})); }
+
 constexpr Row kRows[] = {
     {"AveragePool", AveragePool},
     {"BatchNormalization", BatchNorm, 7},
+    {"Col2Im", Col2Im},
     {"Conv", Conv},
     {"ConvTranspose", ConvTranspose},
+    {"Det", Det},
     {"Einsum", Einsum},
     {"Gemm", Gemm, 7},
     {"GlobalAveragePool", GlobalAveragePool},
@@ -449,7 +485,9 @@ constexpr Row kRows[] = {
     {"MatMul", MatMul},
     {"MaxPool", MaxPool},
     {"MaxUnpool", MaxUnpool},
+    {"NegativeLogLikelihoodLoss", NegativeLogLikelihoodLoss},
     {"RMSNormalization", RmsNorm},
+    {"SoftmaxCrossEntropyLoss", SoftmaxCrossEntropyLoss},
 };
 
 }  // namespace

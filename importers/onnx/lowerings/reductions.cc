@@ -1,4 +1,7 @@
 // Reductions over axes, and what sorts or counts along one.
+#include <algorithm>
+#include <limits>
+
 #include "importers/onnx/lowering.h"
 
 namespace slipway::importers::onnx_in {
@@ -14,6 +17,26 @@ Value* OfEach(Call& c, Reduction r, Value* x) {
   if (r == Reduction::kSumSquare) return c.b.Call("aten.mul.Tensor", {x, x});
   if (r == Reduction::kL1 || r == Reduction::kL2) return c.b.Call("aten.abs.default", {x});
   if (r == Reduction::kLogSum) return c.b.Call("aten.log.default", {x});
+  return x;
+}
+
+// The largest of no elements is less than all others; ATen's operators refuse that. Null where there are some.
+Value* OfNothing(Call& c, Reduction r, Value* x, const Ints& dims, bool keep) {
+  const bool max = r == Reduction::kMax || r == Reduction::kLogSumExp;
+  if (!max && r != Reduction::kMin) return nullptr;
+  SymInts sizes;
+  bool empty = false;
+  for (int d = 0; d < x->rank(); ++d) {
+    const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
+    if (reduced) empty = empty || x->sizes()[static_cast<size_t>(d)].constant() == 0;
+    if (!reduced || keep) sizes.push_back(reduced ? IntOrValue(1) : c.b.Size(x, d));
+  }
+  if (!empty) return nullptr;
+  const DType t = x->dtype();
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (ir::IsFloating(t)) return c.b.Full(sizes, Arg(max ? -infinity : infinity), t);
+  if (t == DType::kBool) return c.b.Full(sizes, Arg(!max), t);
+  c.Refuse("of no integers");
   return x;
 }
 
@@ -35,6 +58,7 @@ void Reduce(Call& c) {
     for (int d = 0; d < x->rank(); ++d) dims.push_back(d);
   if (!c.ok()) return;
   if (dims.empty()) return c.Give(OfEach(c, r, x));  // of a scalar
+  if (Value* nothing = OfNothing(c, r, x, dims, keep)) return c.Give(nothing);
   const auto sum = [&](Value* v) {
     return c.b.Cast(c.b.Call("aten.sum.dim_IntList", {v, Arg(dims), keep}, {{"dtype", Arg(v->dtype())}}), v->dtype());
   };
@@ -70,7 +94,9 @@ void ArgExtremum(Call& c) {
   c.Give(c.b.Call("aten.add.Scalar", {c.b.Call("aten.neg.default", {at}), Arg(last)}));
 }
 
-void CumSum(Call& c) {
+// Exclusive: each is that of those before it, the first one the neutral element.
+template <bool product>
+void Cumulative(Call& c) {
   Value* x = c.in(0);
   const Ints axes = c.constants(1, "an axis");
   if (axes.size() != 1) return c.Wrong("other than one axis");
@@ -78,8 +104,15 @@ void CumSum(Call& c) {
   const bool reverse = c.integer("reverse", 0) != 0, exclusive = c.integer("exclusive", 0) != 0;
   if (!c.ok()) return;
   Value* in = reverse ? c.b.Call("aten.flip.default", {x, Arg(Ints{axis})}) : x;
-  Value* out = c.b.Call("aten.cumsum.default", {in, axis}, {{"dtype", Arg(x->dtype())}});
-  if (exclusive) out = c.b.Call("aten.sub.Tensor", {out, in});
+  if (exclusive) {
+    SymInts one = c.b.SizesOf(x);
+    one[static_cast<size_t>(axis)] = 1;
+    const Arg neutral = ir::IsFloating(x->dtype()) ? Arg(product ? 1.0 : 0.0) : Arg(int64_t{product});
+    in = c.b.Call("aten.cat.default", {Arg(Values{c.b.Full(one, neutral, x->dtype()), in}), axis});
+    in = c.b.Call("aten.slice.Tensor", {in, axis, 0, -1, 1});
+  }
+  const char* op = product ? "aten.cumprod.default" : "aten.cumsum.default";
+  Value* out = c.b.Call(op, {in, axis}, {{"dtype", Arg(x->dtype())}});
   c.Give(reverse ? c.b.Call("aten.flip.default", {out, Arg(Ints{axis})}) : out);
 }
 
@@ -104,7 +137,8 @@ void TopK(Call& c) {
 constexpr Row kRows[] = {
     {"ArgMax", ArgExtremum<true>},
     {"ArgMin", ArgExtremum<false>},
-    {"CumSum", CumSum},
+    {"CumProd", Cumulative<true>},
+    {"CumSum", Cumulative<false>},
     {"ReduceL1", Reduce<Reduction::kL1>},
     {"ReduceL2", Reduce<Reduction::kL2>},
     {"ReduceLogSum", Reduce<Reduction::kLogSum>},

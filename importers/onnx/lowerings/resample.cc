@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "importers/onnx/lowering.h"
-#include "ir/tensor.h"
+#include "importers/onnx/lowerings/stored.h"
 
 namespace slipway::importers::onnx_in {
 namespace {
@@ -53,12 +53,6 @@ double Weight(const Mode& m, double distance) {
   return d < 2 ? ((d - 5) * d + 8) * d * m.cubic - 4 * m.cubic : 0;
 }
 
-template <typename T>
-ir::TensorRef Tensor(DType dtype, std::vector<int64_t> sizes, const std::vector<T>& values) {
-  return ir::OwnedTensor(dtype, std::move(sizes),
-                         {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
-}
-
 // The axis resized: taps of all results side by side, weighted and added.
 Value* ResizeAxis(Call& c, Value* x, int dim, const Mode& m, const Axis& a) {
   std::vector<std::vector<int64_t>> at;
@@ -101,14 +95,15 @@ Value* ResizeAxis(Call& c, Value* x, int dim, const Mode& m, const Axis& a) {
       plain = plain && share.back() == 1;
     }
     Value* part = c.b.Call("aten.index_select.default",
-                           {x, dim, c.ConstantOf("resize_index", Tensor(DType::kInt64, {a.out}, index))});
+                           {x, dim, c.ConstantOf("resize_index", StoredTensor(DType::kInt64, {a.out}, index))});
     if (!plain)
-      part = c.b.Call("aten.mul.Tensor", {part, c.ConstantOf("resize_weight", Tensor(DType::kFloat32, shape, share))});
+      part = c.b.Call("aten.mul.Tensor",
+                      {part, c.ConstantOf("resize_weight", StoredTensor(DType::kFloat32, shape, share))});
     sum = sum ? c.b.Call("aten.add.Tensor", {sum, part}) : part;
   }
   if (std::find(outside.begin(), outside.end(), true) == outside.end()) return sum;
   std::vector<uint8_t> mask(outside.begin(), outside.end());
-  return c.b.Call("aten.where.self", {c.ConstantOf("resize_outside", Tensor(DType::kBool, shape, mask)),
+  return c.b.Call("aten.where.self", {c.ConstantOf("resize_outside", StoredTensor(DType::kBool, shape, mask)),
                                       c.Constant(m.outside, sum->dtype()), sum});
 }
 
@@ -273,16 +268,7 @@ void Upsample(Call& c) {
   if (c.ok()) Resize(c, x, m, sizes, scales, roi);
 }
 
-void GridSample(Call& c) {
-  std::string mode = c.text("mode", c.opset < 20 ? "bilinear" : "linear"), padding = c.text("padding_mode", "zeros");
-  const int64_t interpolation = mode == "bilinear" || mode == "linear" ? 0 : mode == "nearest" ? 1 : 2;
-  const int64_t around = padding == "zeros" ? 0 : padding == "border" ? 1 : 2;
-  c.Give(c.b.Call("aten.grid_sampler.default",
-                  {c.in(0), c.in(1), interpolation, around, c.integer("align_corners", 0) != 0}));
-}
-
 constexpr Row kRows[] = {
-    {"GridSample", GridSample},
     {"Resize", ResizeNode, 10},
     {"Upsample", Upsample, 7},
 };

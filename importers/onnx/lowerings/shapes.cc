@@ -1,6 +1,7 @@
 // What moves, selects and counts elements. Operators that models compute shapes with work on elements where these are
 // known.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -8,6 +9,7 @@
 #include "base/text.h"
 #include "importers/onnx/lowering.h"
 #include "importers/onnx/lowerings/elements.h"
+#include "importers/onnx/lowerings/stored.h"
 #include "ir/tensor.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/onnx_graph_internal.h"
@@ -27,11 +29,6 @@ std::optional<ir::TensorRef> DataOf(Call& c, const onnx::TensorProto& t) {
     return std::nullopt;
   }
   return ir::OwnedTensor((*shape)->dtype, (*shape)->sizes, std::move(bytes));
-}
-
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
 void Constant(Call& c) {
@@ -56,7 +53,7 @@ void Constant(Call& c) {
   } else {
     return c.Refuse("of a value that is no dense tensor of numbers");
   }
-  c.Give(c.ConstantOf(name, ir::OwnedTensor(DType::kFloat32, sizes, BytesOf(floats))));
+  c.Give(c.ConstantOf(name, StoredTensor(DType::kFloat32, sizes, floats)));
 }
 
 constexpr int64_t kMostOfList = 64;  // elements of a list that is known
@@ -99,7 +96,8 @@ void Shape(Call& c) {
 void Size(Call& c) { c.Give(Elements{{c.b.Numel(c.in(0))}, DType::kInt64, true}); }
 
 void Identity(Call& c) {
-  if (auto e = c.elements(0)) return c.Give(*std::move(e));
+  const Operand o = c.operand(0);
+  if (o.elements || o.sequence) return c.Give(0, o);
   c.Give(c.in(0));
 }
 
@@ -393,6 +391,16 @@ void Range(Call& c) {
   const auto start = c.elements(0), end = c.elements(1), step = c.elements(2);
   if (!start || !end || !step || step->values.size() != 1 || step->values[0].value || step->values[0].constant == 0)
     return RangeOfData(c);
+  if (start->values.size() == 1 && end->values.size() == 1 && !start->values[0].value && !end->values[0].value) {
+    const int64_t first = start->values[0].constant, by = step->values[0].constant;
+    const double count = std::ceil(static_cast<double>(end->values[0].constant - first) / static_cast<double>(by));
+    if (std::abs(static_cast<double>(end->values[0].constant)) < 1e15 && std::abs(static_cast<double>(first)) < 1e15 &&
+        count <= kMostOfList) {
+      Elements list{.dtype = start->dtype};
+      for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) list.values.emplace_back(first + i * by);
+      return c.Give(std::move(list));
+    }
+  }
   c.Give(c.b.Call("aten.arange.start_step", {Arg(start->values[0]), Arg(end->values[0]), Arg(step->values[0])},
                   {{"dtype", Arg(start->dtype)}}));
 }
@@ -405,139 +413,6 @@ void Trilu(Call& c) {
     k = given[0];
   }
   c.Give(c.b.Call(c.integer("upper", 1) != 0 ? "aten.triu.default" : "aten.tril.default", {c.in(0), Arg(k)}));
-}
-
-// The tensor whose elements along each dim are those that the mode repeats; nothing where a size or a pad is dynamic.
-std::optional<Value*> PadBySelection(Call& c, Value* x, const SymInts& pads, const std::string& mode) {
-  const auto rank = static_cast<size_t>(x->rank());
-  constexpr int64_t kMost = 1 << 20;
-  for (size_t d = 0; d < rank; ++d) {
-    const auto size = x->sizes()[d].constant();
-    if (pads[d].value || pads[rank + d].value || (!size && (pads[d].constant != 0 || pads[rank + d].constant != 0)))
-      return std::nullopt;
-    if (pads[d].constant > kMost || pads[rank + d].constant > kMost || (size && *size > kMost)) return std::nullopt;
-  }
-  for (size_t d = 0; d < rank; ++d) {
-    const int64_t before = pads[d].constant, behind = pads[rank + d].constant;
-    if (before == 0 && behind == 0) continue;
-    const int64_t n = *x->sizes()[d].constant();
-    if (n < 1 || (mode == "reflect" && n < 2)) return std::nullopt;
-    std::vector<int64_t> from;
-    for (int64_t i = -before; i < n + behind; ++i) {
-      const int64_t period = 2 * (n - 1), around = period > 0 ? ((i % period) + period) % period : 0;
-      from.push_back(mode == "edge"      ? std::clamp<int64_t>(i, 0, n - 1)
-                     : mode == "reflect" ? (around < n ? around : period - around)
-                                         : ((i % n) + n) % n);
-    }
-    const auto count = static_cast<int64_t>(from.size());
-    x = c.b.Call(
-        "aten.index_select.default",
-        {x, static_cast<int64_t>(d), c.ConstantOf("places", ir::OwnedTensor(DType::kInt64, {count}, BytesOf(from)))});
-  }
-  return x;
-}
-
-// Pads were an attribute before opset 11: all begins, then all ends.
-void Pad(Call& c) {
-  Value* x = c.in(0);
-  const auto rank = static_cast<size_t>(x->rank());
-  SymInts given;
-  double value = 0;
-  bool computed = false;
-  if (c.opset < 11) {
-    if (const auto pads = c.integers("pads")) given.assign(pads->begin(), pads->end());
-    value = c.real("value", 0);
-  } else {
-    given = c.ints(1, "pads");
-    if (c.has(2)) {
-      computed = !c.number(2);
-      value = c.number(2).value_or(0);
-    }
-  }
-  SymInts pads(2 * rank, IntOrValue(0));
-  if (c.opset >= 18 && c.has(3)) {
-    const Ints axes = c.constants(3, "axes");
-    if (given.size() != 2 * axes.size()) return c.Wrong("pads of other axes");
-    for (size_t i = 0; i < axes.size() && c.ok(); ++i) {
-      const auto d = static_cast<size_t>(c.axis(axes[i], x->rank()));
-      pads[d] = given[i], pads[rank + d] = given[axes.size() + i];
-    }
-  } else {
-    if (given.size() != 2 * rank) return c.Wrong("pads of another rank");
-    pads = given;
-  }
-  if (!c.ok()) return;
-  const std::string mode = c.text("mode", "constant");
-  // From the last dim to the first, without those in front that have none.
-  SymInts backwards;
-  size_t used = 0;
-  for (size_t d = rank; d-- > 0;) {
-    backwards.push_back(pads[d]), backwards.push_back(pads[rank + d]);
-    if (!(pads[d] == IntOrValue(0)) || !(pads[rank + d] == IntOrValue(0))) used = backwards.size();
-  }
-  backwards.resize(used);
-  if (backwards.empty()) return c.Give(x);
-  if (mode == "constant" && !computed)
-    return c.Give(c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), value}));
-  if (mode == "constant") {  // a value that is data, where ones that are padded say so
-    Value* ones = c.b.Full(c.b.SizesOf(x), Arg(true), DType::kBool);
-    return c.Give(c.b.Call("aten.where.self", {c.b.Call("aten.constant_pad_nd.default", {ones, Arg(backwards), 0}),
-                                               c.b.Call("aten.constant_pad_nd.default", {x, Arg(backwards), 0}),
-                                               c.b.Call("aten.reshape.default", {c.in(2), Arg(Ints{})})}));
-  }
-  // What is taken away goes before anything is repeated.
-  for (size_t d = 0; d < rank; ++d) {
-    IntOrValue &begin = pads[d], &end = pads[rank + d];
-    if ((begin.value || begin.constant >= 0) && (end.value || end.constant >= 0)) continue;
-    x = c.b.Call("aten.slice.Tensor",
-                 {x, static_cast<int64_t>(d), !begin.value && begin.constant < 0 ? -begin.constant : 0,
-                  !end.value && end.constant < 0 ? end.constant : std::numeric_limits<int64_t>::max(), 1});
-    if (!begin.value) begin.constant = std::max<int64_t>(begin.constant, 0);
-    if (!end.value) end.constant = std::max<int64_t>(end.constant, 0);
-  }
-  backwards.clear();
-  for (size_t d = rank; d-- > 0 && backwards.size() < used;)
-    backwards.push_back(pads[d]), backwards.push_back(pads[rank + d]);
-  const char* by_rank[3] = {"1d", "2d", "3d"};
-  const size_t dims = backwards.size() / 2;
-  const std::string kind = mode == "reflect" ? "reflection_pad" : mode == "edge" ? "replication_pad" : "";
-  if (kind.empty() || dims > 3) {
-    if (const auto selected = PadBySelection(c, x, pads, mode)) return c.Give(*selected);
-    const auto known = [](const IntOrValue& p) { return p.value == nullptr; };
-    if (mode == "wrap" && std::all_of(pads.begin(), pads.end(), known)) {
-      // The end in front and the beginning behind, which is what a pad up to the size is.
-      for (size_t d = 0; d < rank; ++d) {
-        const auto axis = static_cast<int64_t>(d);
-        Values parts;
-        if (pads[d].constant > 0)
-          parts.push_back(
-              c.b.Call("aten.slice.Tensor", {x, axis, -pads[d].constant, std::numeric_limits<int64_t>::max(), 1}));
-        parts.push_back(x);
-        if (pads[rank + d].constant > 0)
-          parts.push_back(c.b.Call("aten.slice.Tensor", {x, axis, 0, pads[rank + d].constant, 1}));
-        if (parts.size() == 1) continue;
-        const IntOrValue size = c.b.Add(c.b.Size(x, static_cast<int>(d)), pads[d].constant + pads[rank + d].constant);
-        x = c.b.Call("aten.cat.default", {Arg(parts), axis});
-        // Where the size is less than a pad, slices have fewer elements: an error of the run.
-        SymInts sizes = c.b.SizesOf(x);
-        sizes[d] = size;
-        x = c.b.Call("aten.reshape.default", {x, Arg(sizes)});
-      }
-      return c.Give(x);
-    }
-    return c.Refuse(text::StrCat("of mode ", mode, " in these dims of dynamic sizes"));
-  }
-  // ATen's operators take one batch and channels in front of the dims that they pad.
-  const std::string op = "aten." + kind + by_rank[dims - 1] + ".default";
-  if (rank == dims + 2) return c.Give(c.b.Call(op, {x, Arg(backwards)}));
-  SymInts own = c.b.SizesOf(x), image = {IntOrValue(1), IntOrValue(1)};
-  const size_t front = rank - dims;
-  for (size_t d = 0; d < front; ++d) image[1] = c.b.Mul(image[1], own[d]);
-  image.insert(image.end(), own.begin() + static_cast<int64_t>(front), own.end());
-  Value* out = c.b.Call(op, {c.b.Call("aten.reshape.default", {x, Arg(image)}), Arg(backwards)});
-  own.resize(front);
-  for (size_t d = front; d < rank; ++d) own.push_back(c.b.Size(out, static_cast<int>(d - front) + 2));
-  c.Give(c.b.Call("aten.reshape.default", {out, Arg(own)}));
 }
 
 void DepthToSpace(Call& c) {
@@ -578,7 +453,6 @@ constexpr Row kRows[] = {
     {"Flatten", Flatten},
     {"Gather", Gather},
     {"Identity", Identity},
-    {"Pad", Pad, 2},
     {"Range", Range},
     {"Reshape", Reshape, 5},
     {"Shape", Shape},
