@@ -87,7 +87,6 @@ def difference(got, wanted):
 
 def by_onnxruntime(model, inputs):
     import onnxruntime
-    import torch
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
