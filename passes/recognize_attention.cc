@@ -274,7 +274,7 @@ Value* Recognizer::Recognize(Node* n, ir::Builder& b) {
   Value *query = Self(product), *keys = Right(product);
   if (!query || !keys) return nullptr;
   query = Unscaled(query, &scale), keys = Unscaled(keys, &scale);
-  if (!IsF32(query, rank) || !IsF32(keys, rank) || !std::isfinite(scale)) return nullptr;
+  if (!IsF32(query, rank) || !IsF32(keys, rank) || !(scale > 0) || std::isinf(scale)) return nullptr;
   for (int d = 0; d < rank - 2; ++d) {
     const auto i = static_cast<size_t>(d);
     for (const Value* v : {static_cast<const Value*>(keys), static_cast<const Value*>(values)})
