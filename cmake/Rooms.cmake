@@ -32,6 +32,11 @@ endfunction()
 function(slipway_quick target)
   if(SLIPWAY_QUICK)
     target_compile_options(${target} PRIVATE -Og)
+    # GCC 13 and later have it with -O2 and not with -Og, and take no precompiled header that differs in it.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13
+        AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+      target_compile_options(${target} PRIVATE -munroll-only-small-loops)
+    endif()
   endif()
 endfunction()
 
