@@ -32,11 +32,6 @@ endfunction()
 function(slipway_quick target)
   if(SLIPWAY_QUICK)
     target_compile_options(${target} PRIVATE -Og)
-    # GCC 13 and later have it with -O2 and not with -Og, and take no precompiled header that differs in it.
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13
-        AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
-      target_compile_options(${target} PRIVATE -munroll-only-small-loops)
-    endif()
   endif()
 endfunction()
 
@@ -57,11 +52,11 @@ function(slipway_room name)
   slipway_unity(${name} sources)
   add_library(room_${name} STATIC ${sources})
   slipway_see_rooms(room_${name} ${name} ${ARG_ROOMS})
-  if(NOT name STREQUAL "kernels")  # other flags, few headers
-    slipway_precompiled(room_${name})
-  endif()
   if(NOT name MATCHES "^(io|importers|kernels|quantizer|weights)$")
     slipway_quick(room_${name})
+    target_precompile_headers(room_${name} REUSE_FROM ${slipway_quick_pch})
+  elseif(NOT name STREQUAL "kernels")  # other flags, few headers
+    target_precompile_headers(room_${name} REUSE_FROM slipway_pch)
   endif()
   foreach(room ${ARG_ROOMS})
     target_link_libraries(room_${name} PUBLIC room_${room})
