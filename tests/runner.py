@@ -36,6 +36,7 @@ SHOWN_LINES = 60
 
 def environment():
     return os.environ | {
+        "SLIPWAY_BUILD": str(BUILD),
         "SLIPWAY": str(BUILD / "slipway"),
         "ROOT": str(ROOT),
         "PYTHON": sys.executable,
