@@ -376,14 +376,14 @@ int32_t AOTInductorModelContainerGetConstantOriginalFQN(void* handle, size_t i, 
 }
 int32_t AOTInductorModelContainerGetConstantFromFolded(void* handle, size_t i, bool* folded) {
   return Guard([&] {
-    Of(handle).constants.at(i);
+    static_cast<void>(Of(handle).constants.at(i));  // which throws where there is none
     *folded = false;
   });
 }
 // Whether a constant was a parameter or a buffer is not kept: 0 is ConstantType::Unknown.
 int32_t AOTInductorModelContainerGetConstantType(void* handle, size_t i, int32_t* type) {
   return Guard([&] {
-    Of(handle).constants.at(i);
+    static_cast<void>(Of(handle).constants.at(i));  // which throws where there is none
     *type = 0;
   });
 }

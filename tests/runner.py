@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds and runs the tests, at most two at a time, and counts them.
 
-  unit                     everything ctest knows in build/ (each gtest case counts)
+  unit                     everything ctest knows in the build folder (each gtest case counts)
   SUITE/*.golden           a transcript: the first line is "$ COMMAND", the rest what it must print on stdout; a status
                            other than 0 is a last line "[exit N]". --update rewrites the expected part.
   SUITE/*.sh               a bash script that must exit 0, run with -eu in an empty folder; one whose last line says
@@ -10,6 +10,7 @@
 
 SUITE is lint, golden, cli, hostile, interop, arm or builds under tests/; SUITE/FILE is one of its tests. Commands see
 SLIPWAY (the binary, also first on PATH), ROOT (the checkout), PYTHON and MINILM (the folder with the sample's weights).
+The build folder is build/, or what SLIPWAY_BUILD says: SLIPWAY_BUILD=build/clang tests/runner.py unit golden cli.
 The last line is "N passed, M failed".
 """
 
@@ -24,7 +25,7 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build"
+BUILD = pathlib.Path(os.environ.get("SLIPWAY_BUILD", ROOT / "build")).resolve()
 SUITES = ("lint", "unit", "golden", "cli", "hostile", "interop", "arm", "builds")
 JOBS = 2
 LIMIT_S = 900
@@ -35,10 +36,11 @@ SHOWN_LINES = 60
 
 def environment():
     return os.environ | {
+        "SLIPWAY_BUILD": str(BUILD),
         "SLIPWAY": str(BUILD / "slipway"),
         "ROOT": str(ROOT),
         "PYTHON": sys.executable,
-        "MINILM": str(BUILD / "deps" / "minilm"),
+        "MINILM": str(ROOT / "build" / "deps" / "minilm"),
         "PATH": f"{BUILD}{os.pathsep}{os.environ['PATH']}",
         "NO_COLOR": "1",
     }

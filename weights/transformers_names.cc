@@ -212,8 +212,8 @@ absl::StatusOr<std::optional<TransformersNames>> TransformersNames::For(std::str
   const Table table = ReadTable();
   std::string_view name;
   if (const json::Value* v = root.Find("architectures"); v && v->is_array() && !v->AsArray().value().empty()) {
-    const json::Value& first = v->AsArray().value()[0];
-    if (first.is_string()) name = first.AsString().value();
+    const auto classes = v->AsArray().value();
+    if (classes[0].is_string()) name = classes[0].AsString().value();
   } else if (const auto base = table.base.find(StringAt(root, "model_type")); base != table.base.end()) {
     name = base->second;
   }

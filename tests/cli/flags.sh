@@ -1,6 +1,6 @@
 # Every flag of convert with every target: it is taken, or refused by its name with those that take it.
 source "$ROOT/tests/cli/lib.bash"
-"$ROOT/build/flags_doc" --samples > samples
+"$(dirname "$SLIPWAY")/flags_doc" --samples > samples
 [ "$(wc -l < samples)" -gt 20 ] || fails "the table of flags is short"
 for target in onnx pt2 so native-pt2 safetensors torch; do
   while read -r flag targets value; do

@@ -26,4 +26,4 @@ hardened() {
 hardened "$binary"
 readelf -Wd "$binary" | grep -qE '\(FLAGS_1\).*PIE' || fails "not PIE"
 hardened model.so
-hardened "$ROOT/build/libslipway.so"
+hardened "$(dirname "$SLIPWAY")/libslipway.so"

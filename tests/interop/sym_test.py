@@ -1,5 +1,6 @@
 """Symbolic integers against sympy: sym_property.py on a few fixed seeds."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_random_expressions(seed):
-    tool = HERE.parent.parent / "build" / "sym_eval"
+    tool = pathlib.Path(os.environ.get("SLIPWAY", HERE.parent.parent / "build" / "slipway")).parent / "sym_eval"
     done = subprocess.run(
         [sys.executable, HERE / "sym_property.py", tool, "--seed", str(seed), "--count", "3000"],
         capture_output=True,

@@ -1,6 +1,8 @@
 """Programs that torch exports here survive the text form, and `inspect` says what is in them."""
 
 import json
+import os
+import pathlib
 import subprocess
 
 import pytest
@@ -9,7 +11,7 @@ from conftest import ROOT
 from json_schema import conform
 from torch.export import Dim, export, save
 
-ROUNDTRIP = ROOT / "build" / "ir_roundtrip"
+ROUNDTRIP = pathlib.Path(os.environ.get("SLIPWAY", ROOT / "build" / "slipway")).parent / "ir_roundtrip"
 
 
 class Net(torch.nn.Module):

@@ -174,7 +174,8 @@ TEST(IntegerConv, Pointwise) {
       for (int64_t pixels : {1, 5, 14, 43}) {
         SCOPED_TRACE(testing::Message() << c << " to " << o << ", " << pixels);
         Check({.n = 2, .c = c, .o = o, .h = 1, .w = pixels}, ++seed);
-        Check({.c = c, .o = o, .h = 3, .w = pixels, .sy = 2, .sx = 2, .bytes = seed % 2 == 0}, ++seed);
+        ++seed;
+        Check({.c = c, .o = o, .h = 3, .w = pixels, .sy = 2, .sx = 2, .bytes = seed % 2 == 0}, seed);
       }
 }
 
@@ -260,6 +261,7 @@ TEST(IntegerConv, Depthwise) {
         for (int64_t size : {7, 16}) {
           SCOPED_TRACE(testing::Message() << c << ", kernel " << kernel << " by " << stride << ", " << size);
           const Activation f = seed % 3 == 0 ? Activation::kHardSwish : Activation::kNone;
+          ++seed;
           Check({.n = 2,
                  .c = c,
                  .o = c,
@@ -274,7 +276,8 @@ TEST(IntegerConv, Depthwise) {
                  .px = kernel / 2,
                  .activation = f,
                  .bytes = seed % 5 != 0},
-                ++seed);
+                seed);
+          ++seed;
           Check({.c = c,
                  .o = c,
                  .groups = c,
@@ -291,7 +294,7 @@ TEST(IntegerConv, Depthwise) {
                  .from = kPartOfLast,
                  .to = kPartOfLast,
                  .added = seed % 2 == 0 ? Case::kBytes : Case::kNothing},
-                ++seed);
+                seed);
         }
 }
 

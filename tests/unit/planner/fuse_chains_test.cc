@@ -120,7 +120,7 @@ struct Random {
       case 0: {
         constexpr const char* kOps[] = {"neg",  "exp", "tanh", "sigmoid", "relu",
                                         "gelu", "sin", "abs",  "rsqrt",   "logical_not"};
-        const int k = Below(kTypes[x.type].real ? 10 : x.type == 0 ? 0 : 1);
+        const int k = Below(kTypes[x.type].real ? 10 : 1);
         if (x.type == 0 || k == 9) {
           Add(0, x.sizes, "aten.logical_not.default", self);
         } else {
