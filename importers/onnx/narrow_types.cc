@@ -1,6 +1,7 @@
 // Packed elements are read from the low bits of a byte up.
 #include "importers/onnx/narrow_types.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -41,7 +42,13 @@ absl::StatusOr<ir::TensorRef> ProgramTensor(ir::TensorRef t) {
     bytes[i] = byte_of[static_cast<size_t>(byte >> bits * static_cast<int>(i % static_cast<size_t>(each))) &
                        static_cast<size_t>(codes - 1)];
   }
-  return ir::OwnedTensor(wide, std::move(t.sizes), std::move(bytes));
+  ir::TensorRef out = ir::OwnedTensor(wide, std::move(t.sizes), std::move(bytes));
+  if (ir::IsFloating(wide)) return out;
+  auto storage = std::make_shared<ir::Storage>(*out.storage);
+  const bool is_signed = ir::Info(wide).is_signed;
+  storage->bounds = {is_signed ? -codes / 2 : 0, is_signed ? codes / 2 - 1 : codes - 1};
+  out.storage = std::move(storage);
+  return out;
 }
 
 }  // namespace slipway::importers::onnx_in

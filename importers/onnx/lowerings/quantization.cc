@@ -81,7 +81,8 @@ Value* DequantizeBy(Call& c, Value* q, DType type, Value* scale, Value* zero, Sp
   s.axis = s.block > 0 || IsList(scale) ? c.axis(s.axis, q->rank()) : 0;
   if (!c.ok()) return q;
   const auto range = RangeOf(type);
-  if (IsByte(q->dtype()) && scale->dtype() == DType::kFloat32 && c.IsStored(scale) && (!zero || c.IsStored(zero))) {
+  if (range && IsByte(q->dtype()) && scale->dtype() == DType::kFloat32 && c.IsStored(scale) &&
+      (!zero || c.IsStored(zero))) {
     const Arg dtype(q->dtype());
     if (s.block > 0) {
       if (const auto block = BlockSizes(q, s))
