@@ -56,6 +56,7 @@ OPERATORS = {
     "ArgMin<axis = 1, keepdims = 0>(x)": lambda x, y, z: x.argmin(1),
     "Cast<to = 1>(x)": lambda x, y, z: x.astype(np.float32),
     "Cast<to = 11>(x)": lambda x, y, z: x.astype(np.float64),
+    "Cast<to = 1>(total)": lambda x, y, z: (x + y).astype(np.float32),
     "Cast<to = 7>(x)": lambda x, y, z: x.astype(np.int64),
     "Cast<to = 3>(x)": lambda x, y, z: x.astype(np.int8),
     "Cast<to = 9>(x)": lambda x, y, z: x.astype(bool),
@@ -92,6 +93,7 @@ def test_unsigned(slipway, tmp_path, dtype):
         g ({name}[6, 40] x, {name}[6, 40] y, {name}[6, 40] z) => ({outputs})
         <{name} low, {name} high, int64[1] axis, double[4] floats, int8[3] bytes>
         {{ mask = Greater(x, y)
+           total = Add(x, y)
            transposed = Transpose(y)
            {body} }}""")
     model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in [
