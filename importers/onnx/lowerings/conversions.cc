@@ -26,9 +26,9 @@ Largest LargestOf(DType t) {
   }
 }
 
-// The type that a conversion of x to a float of a byte computes in.
+// Of a type that is computed in.
 Value* AsFloats(Call& c, Value* x) {
-  return c.b.Cast(x, x->dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
+  return ir::IsFloating(x->dtype()) && ir::BitSize(x->dtype()) >= 16 ? x : c.b.Cast(x, DType::kFloat32);
 }
 
 Value* ToFloat8(Call& c, Value* x, DType to, const Largest& most) {
@@ -63,7 +63,8 @@ Value* ToPowers(Call& c, Value* x, DType to) {
     c.Wrong("a round_mode that is none");
     return x;
   }
-  x = c.b.Call("aten.abs.default", {AsFloats(c, x)});
+  x = c.b.Cast(x, x->dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);  // f16 has few of the powers
+  x = c.b.Call("aten.abs.default", {x});
   if (c.integer("saturate", 1) != 0) x = c.b.Call("aten.clamp.default", {x, Arg(), 0x1p127});
   if (how != "nearest") {
     Value* near = c.b.Cast(c.b.Cast(x, to), x->dtype());
