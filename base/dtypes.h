@@ -56,7 +56,7 @@ inline constexpr ElementType kElementTypes[] = {
     {"f8e5m2fnuz", "float8_e5m2fnuz", "", "F8_E5M2FNUZ", 8, ElementKind::kFloating, true, 32, 25, 13,
      "kDLFloat8_e5m2fnuz", 20, 15},
     {"f8e8m0fnu", "float8_e8m0fnu", "", "F8_E8M0", 8, ElementKind::kFloating, false, 33, 44, 14, "kDLFloat8_e8m0fnu",
-     24, -1},
+     24, 17},
     {"i4", "", "", "", 4, ElementKind::kIntegral, true, 0, -1, 0, "kDLInt", 22, -1},
     {"u4", "", "", "", 4, ElementKind::kIntegral, false, 0, -1, 1, "kDLUInt", 21, -1},
     {"i2", "", "", "", 2, ElementKind::kIntegral, true, 0, -1, 0, "kDLInt", 26, -1},

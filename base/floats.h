@@ -116,6 +116,22 @@ struct F8 {
   operator float() const { return Decode(kFormat, bits); }  // NOLINT
 };
 
+// The powers of two from 2^-127 to 2^127, and NaN: an exponent without sign or mantissa. Signs are dropped, 0 becomes
+// the least power, what lies halfway between two the greater one, infinity NaN, as torch does.
+struct E8M0 {
+  uint8_t bits = 0;
+  E8M0() = default;
+  E8M0(float f) {  // NOLINT
+    const uint32_t magnitude = std::bit_cast<uint32_t>(f) & 0x7fffffff, exponent = magnitude >> 23;
+    // The least power lies among the subnormal floats: half of the least normal one stays what it is.
+    const uint32_t half = exponent == 0 ? 0x400001 : 0x400000;
+    bits = static_cast<uint8_t>(exponent + (exponent != 0xff && (magnitude & 0x7fffff) >= half));
+  }
+  operator float() const {  // NOLINT
+    return std::bit_cast<float>(bits == 0 ? 0x400000u : bits == 0xff ? 0x7fc00000u : uint32_t{bits} << 23);
+  }
+};
+
 }  // namespace slipway
 
 #endif  // SLIPWAY_BASE_FLOATS_H_

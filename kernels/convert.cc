@@ -66,6 +66,8 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
     case DType::kI8: return Round<T, int8_t>(to, n);
     case DType::kI16: return Round<T, int16_t>(to, n);
     case DType::kI32: return Round<T, int32_t>(to, n);
+    case DType::kU16: return Round<T, uint16_t>(to, n);
+    case DType::kU32: return Round<T, uint32_t>(to, n);
     default: return;
   }
 }

@@ -30,6 +30,8 @@ To ConvertWide(From x) {
       return x != From(0);
   } else if constexpr (kFromFloat && std::is_integral_v<To>) {
     const double d = sizeof(From) == 2 ? static_cast<double>(static_cast<float>(x)) : static_cast<double>(x);
+    if constexpr (std::is_same_v<To, uint64_t>)
+      if (d >= 0x1p63 && d < 0x1p64) return static_cast<uint64_t>(d);
     // Within the range of i64 the conversion is defined; narrower types then wrap.
     const int64_t i = d >= -0x1p63 && d < 0x1p63 ? static_cast<int64_t>(d) : std::numeric_limits<int64_t>::min();
     return static_cast<To>(i);
@@ -46,6 +48,8 @@ template <typename T>
 constexpr bool kIsF8 = false;
 template <SmallFloat kFormat>
 constexpr bool kIsF8<F8<kFormat>> = true;
+template <>
+constexpr bool kIsF8<E8M0> = true;
 
 template <typename To, typename From>
 To Convert(From x) {
@@ -59,15 +63,19 @@ To Convert(From x) {
     return ConvertWide<To>(x);
 }
 
-// Calls f.operator()<T>() with the C++ type of `t`, which is not stored only.
+// Calls f.operator()<T>() with the C++ type of `t`, which is not stored only; of u16, u32 and u64 with the signed type
+// of the width, which wraps to the same bits.
 template <typename F>
 decltype(auto) WithType(DType t, F&& f) {
   switch (t) {
     case DType::kBool: return f.template operator()<bool>();
     case DType::kU8: return f.template operator()<uint8_t>();
     case DType::kI8: return f.template operator()<int8_t>();
+    case DType::kU16:
     case DType::kI16: return f.template operator()<int16_t>();
+    case DType::kU32:
     case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kU64:
     case DType::kI64: return f.template operator()<int64_t>();
     case DType::kF16: return f.template operator()<F16>();
     case DType::kBF16: return f.template operator()<BF16>();
@@ -76,7 +84,7 @@ decltype(auto) WithType(DType t, F&& f) {
     default: __builtin_unreachable();
   }
 }
-// The same for all types.
+// The same for all types, each its own.
 template <typename F>
 decltype(auto) WithAnyType(DType t, F&& f) {
   switch (t) {
@@ -87,6 +95,7 @@ decltype(auto) WithAnyType(DType t, F&& f) {
     case DType::kF8E5M2: return f.template operator()<F8<kE5M2>>();
     case DType::kF8E4M3FNUZ: return f.template operator()<F8<kE4M3FNUZ>>();
     case DType::kF8E5M2FNUZ: return f.template operator()<F8<kE5M2FNUZ>>();
+    case DType::kF8E8M0: return f.template operator()<E8M0>();
     default: return WithType(t, std::forward<F>(f));
   }
 }

@@ -54,6 +54,14 @@ struct Call {
   const void* user = nullptr;  // the kernel's
 };
 
+// What a kernel makes of u64, whose bits it gets as those of i64.
+enum class Unsigned64 : uint8_t {
+  kNever,   // nothing: it takes none, but converted to floats
+  kSame,    // the result has the right bits: they wrap or move, or whether they are equal decides
+  kOrder,   // which is greater decides: right with the highest bit of all operands and of results of u64 exchanged
+  kItself,  // its row function asks RowCall::unsigned64
+};
+
 // Rows of an elementwise kernel, dense and of one of the types that are computed in. The result may be an operand.
 struct RowCall {
   DType type;
@@ -62,6 +70,7 @@ struct RowCall {
   int64_t n;
   std::span<const int64_t> ints;  // as Call's
   std::span<const double> floats;
+  bool unsigned64 = false;  // rows of i64 are bits of u64
 };
 // Null when done, else what is wrong.
 using RowFn = const char* (*)(const RowCall& r);
@@ -96,6 +105,7 @@ struct Kernel {
   // strides and attributes the kernel reads each of its elements before it writes the result's, and no other's of it.
   // Tensors have no memory; all have elements.
   int (*overwrites)(const Call& c) = nullptr;
+  Unsigned64 unsigned64 = Unsigned64::kNever;
 };
 
 constexpr const char* kAttributesMalformed = "the attributes are not those of the kernel";

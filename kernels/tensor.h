@@ -10,15 +10,15 @@
 
 namespace slipway::kernels {
 
-// Plans in files hold these numbers: new ones go to the end. Those from kU16 on are stored and converted only; no
-// kernel has them as operands but `copy` and those that move words.
+// Plans in files hold these numbers: new ones go to the end. Floats of 8 bits are stored and converted only; no kernel
+// has them as operands but `copy` and those that move words.
 // clang-format off
 enum class DType : uint8_t {
   kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64,
-  kU16, kU32, kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ, kU64,
+  kU16, kU32, kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ, kU64, kF8E8M0,
 };
 // clang-format on
-inline constexpr int kDTypes = 17;
+inline constexpr int kDTypes = 18;
 
 // The row of the table of element types.
 constexpr const ElementType& Info(DType t) {
@@ -30,15 +30,15 @@ inline constexpr std::array<int, kDTypes> kByteSizes = [] {
   return bytes;
 }();
 constexpr int ByteSize(DType t) { return kByteSizes[static_cast<int>(t)]; }
-constexpr bool IsStoredOnly(DType t) { return t >= DType::kU16; }
+constexpr bool IsStoredOnly(DType t) {
+  return (t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ) || t == DType::kF8E8M0;
+}
 // Those that products take as matrices.
 constexpr bool IsFloat8(DType t) { return t == DType::kF8E4M3FN || t == DType::kF8E5M2; }
-constexpr bool IsFloating(DType t) {
-  return (t >= DType::kF16 && t <= DType::kF64) || (t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ);
-}
+constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || IsStoredOnly(t); }
 constexpr bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 // The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
-// narrower results wrap when stored).
+// narrower results wrap when stored). Of u64 it has the bits; which kernels are right about these says their row.
 constexpr DType ComputeType(DType t) {
   return t == DType::kF64 ? DType::kF64 : IsFloating(t) ? DType::kF32 : DType::kI64;
 }

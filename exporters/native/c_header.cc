@@ -71,7 +71,8 @@ std::string_view CType(kernels::DType t) {
     case kF8E4M3FN:
     case kF8E5M2:
     case kF8E4M3FNUZ:
-    case kF8E5M2FNUZ: return "uint8_t";
+    case kF8E5M2FNUZ:
+    case kF8E8M0: return "uint8_t";
     case kI8: return "int8_t";
     case kI16: return "int16_t";
     case kI32: return "int32_t";

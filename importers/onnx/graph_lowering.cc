@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "importers/onnx/narrow_types.h"
 #include "importers/onnx/to_aten.h"
 #include "ir/tensor.h"
 #include "onnx_model/onnx_graph.h"
@@ -201,7 +202,25 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
   return absl::OkStatus();
 }
 
+DType GraphLowering::OnnxType(const Value* v) const {
+  if (const auto it = onnx_types_.find(v); it != onnx_types_.end()) return it->second;
+  return v->type().is_tensor() ? v->dtype() : DType::kUnknown;
+}
+
+absl::Status GraphLowering::TakeInputs() {
+  for (Value* v : g_.inputs()) {
+    if (!v->type().is_tensor() || ProgramType(v->dtype()) == v->dtype()) continue;
+    onnx_types_[v] = v->dtype();
+    v->mutable_type().dtype = ProgramType(v->dtype());
+    const auto weight = p_.weights.find(p_.input_specs[static_cast<size_t>(v->index())].target);
+    if (weight == p_.weights.end()) continue;
+    ASSIGN_OR_RETURN(weight->second, ProgramTensor(weight->second));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GraphLowering::Run() {
+  RETURN_IF_ERROR(TakeInputs());
   std::vector<ir::Node*> nodes;
   for (ir::Node* n : g_) nodes.push_back(n);
   for (ir::Node* n : nodes) RETURN_IF_ERROR(Lower(n));

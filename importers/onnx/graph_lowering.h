@@ -55,6 +55,8 @@ class GraphLowering {
   Operand OperandOf(Value* v);
   // The elements of a value where they are known, those of small constants read from their bytes.
   std::optional<Elements> ElementsOf(Value* v);
+  // The element type of a value of the model; kUnknown where inference has found none.
+  DType OnnxType(const Value* v) const;
   // The tensor behind a value that is stored in the program; null for others.
   const ir::TensorRef* Stored(const Value* v) const;
   Value* Store(std::string_view name, ir::TensorRef t);
@@ -64,6 +66,8 @@ class GraphLowering {
   absl::Status Lower(ir::Node* n);
   void Import(Value* v);
   Operand TakeOperand(const Operand& outside);
+  // Inputs and weights become what the program has for their types.
+  absl::Status TakeInputs();
 
   ir::Program& p_;
   ir::Graph& g_;                              // the model's
@@ -71,6 +75,7 @@ class GraphLowering {
   const std::map<std::string, int>& opsets_;  // by domain
   std::vector<Refusal>& refusals_;
   absl::flat_hash_map<const Value*, Operand> operands_;  // by the model's value
+  absl::flat_hash_map<const Value*, DType> onnx_types_;  // of inputs that have others in the program
 
   // Of nested graphs.
   GraphLowering* outer_ = nullptr;

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "importers/onnx/graph_lowering.h"
+#include "importers/onnx/narrow_types.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/types.h"
 
@@ -76,6 +77,11 @@ std::shared_ptr<const Sequence> Call::sequence(size_t i) {
   const Operand o = operand(i);
   if (!o.sequence) Refuse("of a sequence whose length the program computes");
   return o.sequence;
+}
+
+DType Call::onnx_type(size_t i) {
+  const DType t = has(i) ? graph_.OnnxType((*onnx_model::InputsOf(node_))[i]) : DType::kUnknown;
+  return t == DType::kUnknown ? in(i)->dtype() : t;  // what inference does not know is none that ATen does not know
 }
 
 Values Call::ins(size_t from) {
@@ -241,7 +247,12 @@ Value* Call::Constant(double number, DType dtype) {
   return ir::IsFloating(dtype) ? b.ScalarTensor(Arg(number), dtype)
                                : b.ScalarTensor(Arg(static_cast<int64_t>(number)), dtype);
 }
-Value* Call::ConstantOf(std::string_view name, ir::TensorRef t) { return graph_.Store(name, std::move(t)); }
+Value* Call::ConstantOf(std::string_view name, ir::TensorRef t) {
+  auto made = ProgramTensor(std::move(t));
+  if (made.ok()) return graph_.Store(name, *std::move(made));
+  Fail(made.status());
+  return b.ScalarTensor(Arg(0.0), DType::kFloat32);
+}
 Value* Call::TensorOf(const Elements& e) { return graph_.Tensor(e, b); }
 
 void Call::Refuse(std::string_view what) {
@@ -258,9 +269,10 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
       if (row.type == type && row.since <= opset && (!best || best->since < row.since)) best = &row;
   };
   if (domain.empty()) {
-    for (const auto rows : {ArithmeticRows(), ActivationRows(), ShapeRows(), PaddingRows(), NnRows(), AttentionRows(),
-                            ReductionRows(), ResampleRows(), SamplingRows(), IndexingRows(), DetectionRows(),
-                            QuantizationRows(), ControlRows(), RecurrentRows(), SpectrumRows(), SequenceRows()})
+    for (const auto rows :
+         {ArithmeticRows(), ConversionRows(), ActivationRows(), ShapeRows(), PaddingRows(), NnRows(), AttentionRows(),
+          ReductionRows(), ResampleRows(), SamplingRows(), IndexingRows(), DetectionRows(), QuantizationRows(),
+          ControlRows(), RecurrentRows(), SpectrumRows(), SequenceRows()})
       look(rows);
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());

@@ -67,6 +67,8 @@ class Call {
   Value* in(size_t i);          // as a tensor; null and an error where it is left out
   Value* opt_in(size_t i);      // null where it is left out
   Values ins(size_t from = 0);  // all from there on
+  // The element type that the model has for it, which ATen may not know (narrow_types.h).
+  DType onnx_type(size_t i);
   // The elements of an integer tensor of rank 0 or 1, where they are known; and of one of rank 2, too.
   std::optional<Elements> elements(size_t i);
   std::optional<Elements> any_elements(size_t i);
@@ -160,6 +162,7 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset);
 
 // The tables (lowerings/*.cc), of ONNX's own operators.
 absl::Span<const Row> ArithmeticRows();
+absl::Span<const Row> ConversionRows();
 absl::Span<const Row> ActivationRows();
 absl::Span<const Row> ShapeRows();
 absl::Span<const Row> PaddingRows();

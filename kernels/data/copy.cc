@@ -175,11 +175,11 @@ const char* Edges(const Call& c, const EdgesAttributes<>& a) {
 constexpr Kernel kKernels[] = {
     With<EdgesAttributes<>, Edges>({.name = "edges", .inputs = 1, .any_type = true}),
     With<NoAttributes, Copy>({.name = "copy", .elementwise = true, .inputs = 1, .any_type = true}),
-    With<FillAttributes<>, Fill>({"fill"}),
-    With<ArangeAttributes<>, Arange>({"arange"}),
+    With<FillAttributes<>, Fill>({.name = "fill", .unsigned64 = Unsigned64::kSame}),
+    With<ArangeAttributes<>, Arange>({.name = "arange", .unsigned64 = Unsigned64::kSame}),
     With<LinspaceAttributes<>, Linspace>({"linspace"}),
-    With<TriangleAttributes<>, Triangle<true>>({.name = "tril", .inputs = 1}),
-    With<TriangleAttributes<>, Triangle<false>>({.name = "triu", .inputs = 1}),
+    With<TriangleAttributes<>, Triangle<true>>({.name = "tril", .inputs = 1, .unsigned64 = Unsigned64::kSame}),
+    With<TriangleAttributes<>, Triangle<false>>({.name = "triu", .inputs = 1, .unsigned64 = Unsigned64::kSame}),
 };
 
 }  // namespace

@@ -336,14 +336,14 @@ const char* Sort(const Call& c, const SortAttributes& a) {
 constexpr Kernel kKernels[] = {
     With<IndexAttributes, Index>({.name = "index", .inputs = 2, .any_type = true}),
     With<IndexAttributes, IndexPut<false>>({.name = "index_put", .inputs = 2, .any_type = true}),
-    With<IndexAttributes, IndexPut<true>>({.name = "index_put_add", .inputs = 2}),
+    With<IndexAttributes, IndexPut<true>>({.name = "index_put_add", .inputs = 2, .unsigned64 = Unsigned64::kSame}),
     With<AxisAttributes, Gather>({.name = "gather", .inputs = 2, .any_type = true}),
     With<AxisAttributes, Scatter<false>>({.name = "scatter", .inputs = 2, .any_type = true}),
-    With<AxisAttributes, Scatter<true>>({.name = "scatter_add", .inputs = 2}),
-    With<NoAttributes, Cumulate<false>>({"cumsum"}),
-    With<NoAttributes, Cumulate<true>>({"cumprod"}),
+    With<AxisAttributes, Scatter<true>>({.name = "scatter_add", .inputs = 2, .unsigned64 = Unsigned64::kSame}),
+    With<NoAttributes, Cumulate<false>>({.name = "cumsum", .unsigned64 = Unsigned64::kSame}),
+    With<NoAttributes, Cumulate<true>>({.name = "cumprod", .unsigned64 = Unsigned64::kSame}),
     With<EmbeddingBagAttributes, EmbeddingBag>({.name = "embedding_bag", .inputs = 3}),
-    With<SortAttributes, Sort>({.name = "sort", .outputs = 2}),
+    With<SortAttributes, Sort>({.name = "sort", .outputs = 2, .unsigned64 = Unsigned64::kOrder}),
 };
 
 }  // namespace

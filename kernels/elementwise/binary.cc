@@ -36,10 +36,24 @@ const char* FastRow(const RowCall& r) {
       static_cast<const float*>(r.in[0]), static_cast<const float*>(r.in[1]), static_cast<float*>(r.out), r.n, 0);
   return nullptr;
 }
+// The quotient, or what is left, of u64.
+template <bool kRest>
+const char* UnsignedDivisionRow(const RowCall& r) {
+  const uint64_t *x = static_cast<const uint64_t*>(r.in[0]), *y = static_cast<const uint64_t*>(r.in[1]);
+  uint64_t* out = static_cast<uint64_t*>(r.out);
+  bool zero = false;
+  for (int64_t i = 0; i < r.n; ++i) {
+    const bool none = y[i] == 0;
+    zero |= none;
+    out[i] = none ? 0 : kRest ? x[i] % y[i] : x[i] / y[i];
+  }
+  return zero ? "division by zero" : nullptr;
+}
 // Division of integers: F is not called on a divisor of 0, which is an error.
-template <auto F, auto OfFloats>
+template <bool kRest, auto F, auto OfFloats>
 const char* DivisionRow(const RowCall& r) {
   if (r.type != DType::kI64) return BinaryRow<OfFloats, kFloats>(r);
+  if (r.unsigned64) return UnsignedDivisionRow<kRest>(r);
   const int64_t *x = static_cast<const int64_t*>(r.in[0]), *y = static_cast<const int64_t*>(r.in[1]);
   int64_t* out = static_cast<int64_t*>(r.out);
   bool zero = false;
@@ -53,16 +67,16 @@ const char* DivisionRow(const RowCall& r) {
 }
 
 template <auto F, Types kTypes = kAll>
-constexpr Kernel Binary(std::string_view name) {
-  return RowKernel<BinaryRow<F, kTypes>, 2>(name);
+constexpr Kernel Binary(std::string_view name, Unsigned64 unsigned64 = Unsigned64::kNever) {
+  return RowKernel<BinaryRow<F, kTypes>, 2>(name, unsigned64);
 }
 template <PairOp kOp, auto F, Types kTypes = kAll>
-constexpr Kernel Fast(std::string_view name) {
-  return RowKernel<FastRow<kOp, F, kTypes>, 2>(name);
+constexpr Kernel Fast(std::string_view name, Unsigned64 unsigned64 = Unsigned64::kNever) {
+  return RowKernel<FastRow<kOp, F, kTypes>, 2>(name, unsigned64);
 }
-template <auto F, auto OfFloats>
+template <bool kRest, auto F, auto OfFloats>
 constexpr Kernel Division(std::string_view name) {
-  return RowKernel<DivisionRow<F, OfFloats>, 2>(name);
+  return RowKernel<DivisionRow<kRest, F, OfFloats>, 2>(name, Unsigned64::kItself);
 }
 
 template <typename T>
@@ -116,12 +130,15 @@ constexpr auto kRemainder = [](auto a, auto b) {
   return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
 };
 
-int64_t IntPow(int64_t a, int64_t b) {
-  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-  uint64_t result = 1, x = static_cast<uint64_t>(a);
+uint64_t UnsignedPow(uint64_t x, uint64_t b) {
+  uint64_t result = 1;
   for (; b; b >>= 1, x *= x)
     if (b & 1) result *= x;
-  return Wrap(result);
+  return result;
+}
+int64_t IntPow(int64_t a, int64_t b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  return Wrap(UnsignedPow(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
 constexpr auto kPow = [](auto a, auto b) {
   if constexpr (kInt<decltype(a)>)
@@ -129,6 +146,12 @@ constexpr auto kPow = [](auto a, auto b) {
   else
     return std::pow(a, b);
 };
+const char* PowRow(const RowCall& r) {
+  if (!r.unsigned64) return BinaryRow<kPow>(r);
+  const uint64_t *x = static_cast<const uint64_t*>(r.in[0]), *y = static_cast<const uint64_t*>(r.in[1]);
+  for (int64_t i = 0; i < r.n; ++i) static_cast<uint64_t*>(r.out)[i] = UnsignedPow(x[i], y[i]);
+  return nullptr;
+}
 // NaN wins over numbers in maximum and minimum, loses in fmax and fmin.
 constexpr auto kMaximum = [](auto a, auto b) { return a != a || a > b ? a : b; };
 constexpr auto kMinimum = [](auto a, auto b) { return a != a || a < b ? a : b; };
@@ -147,6 +170,8 @@ const char* ShiftRow(const RowCall& r) {
     const bool empty = y < 0 || y >= bits;
     if constexpr (kLeft)
       out[i] = empty ? 0 : Wrap(static_cast<uint64_t>(x) << y);
+    else if (r.unsigned64)
+      out[i] = empty ? 0 : Wrap(static_cast<uint64_t>(x) >> y);
     else
       out[i] = empty ? (x < 0 ? -1 : 0) : x >> y;
   }
@@ -179,8 +204,8 @@ const char* TernaryRow(const RowCall& r) {
   });
 }
 template <auto F, typename Attributes = NoAttributes>
-constexpr Kernel Ternary(std::string_view name) {
-  return RowKernel<TernaryRow<F, Attributes>, 3, Attributes>(name);
+constexpr Kernel Ternary(std::string_view name, Unsigned64 unsigned64 = Unsigned64::kNever) {
+  return RowKernel<TernaryRow<F, Attributes>, 3, Attributes>(name, unsigned64);
 }
 constexpr auto kWhere = [](auto c, auto x, auto y, auto, bool*) { return c != 0 ? x : y; };
 constexpr auto kAddcmul = [](auto x, auto y, auto z, auto f, bool*) { return kAdd(x, kMul(f, kMul(y, z))); };
@@ -217,21 +242,23 @@ constexpr auto kPrelu = [](auto x, auto w) {
   return x > 0 ? x : below;
 };
 
+using enum Unsigned64;
+
 constexpr Kernel kKernels[] = {
-    Fast<PairOp::kAdd, kAdd>("add"),
-    Fast<PairOp::kSub, kSub>("sub"),
-    Fast<PairOp::kMul, kMul>("mul"),
-    RowKernel<AddScaledRow, 2, FactorAttributes>("add_scaled"),
+    Fast<PairOp::kAdd, kAdd>("add", kSame),
+    Fast<PairOp::kSub, kSub>("sub", kSame),
+    Fast<PairOp::kMul, kMul>("mul", kSame),
+    RowKernel<AddScaledRow, 2, FactorAttributes>("add_scaled", kSame),
     Fast<PairOp::kDiv, [](auto x, auto y) { return x / y; }, kFloats>("div"),
-    Division<FloorDiv, kFloorDivide>("div_floor"),
-    Division<TruncDiv, [](auto x, auto y) { return std::trunc(x / y); }>("div_trunc"),
-    Division<FloorMod, kRemainder>("remainder"),
-    Division<TruncMod, [](auto x, auto y) { return std::fmod(x, y); }>("fmod"),
-    Binary<kPow>("pow"),
-    Binary<kMaximum>("maximum"),
-    Binary<kMinimum>("minimum"),
-    Binary<kFmax>("fmax"),
-    Binary<kFmin>("fmin"),
+    Division<false, FloorDiv, kFloorDivide>("div_floor"),
+    Division<false, TruncDiv, [](auto x, auto y) { return std::trunc(x / y); }>("div_trunc"),
+    Division<true, FloorMod, kRemainder>("remainder"),
+    Division<true, TruncMod, [](auto x, auto y) { return std::fmod(x, y); }>("fmod"),
+    RowKernel<PowRow, 2>("pow", kItself),
+    Binary<kMaximum>("maximum", kOrder),
+    Binary<kMinimum>("minimum", kOrder),
+    Binary<kFmax>("fmax", kOrder),
+    Binary<kFmin>("fmin", kOrder),
     Binary<[](auto x, auto y) { return std::atan2(x, y); }, kFloats>("atan2"),
     Binary<[](auto x, auto y) { return std::copysign(x, y); }, kFloats>("copysign"),
     Binary<[](auto x, auto y) { return y != y   ? y
@@ -243,22 +270,22 @@ constexpr Kernel kKernels[] = {
     Binary<[](auto x, auto y) { return x == 0 ? y : decltype(x)(x > 0 ? 1 : 0); }>("heaviside"),
     Binary<[](auto x, auto y) { return std::hypot(x, y); }, kFloats>("hypot"),
     Binary<kPrelu, kFloats>("prelu"),
-    Binary<[](auto x, auto y) { return x == y; }>("eq"),
-    Binary<[](auto x, auto y) { return x != y; }>("ne"),
-    Binary<[](auto x, auto y) { return x < y; }>("lt"),
-    Binary<[](auto x, auto y) { return x <= y; }>("le"),
-    Binary<[](auto x, auto y) { return y < x; }>("gt"),
-    Binary<[](auto x, auto y) { return y <= x; }>("ge"),
-    Binary<[](auto x, auto y) { return x != 0 && y != 0; }>("logical_and"),
-    Binary<[](auto x, auto y) { return x != 0 || y != 0; }>("logical_or"),
-    Binary<[](auto x, auto y) { return (x != 0) != (y != 0); }>("logical_xor"),
-    Binary<[](auto x, auto y) { return x & y; }, kInts>("bitwise_and"),
-    Binary<[](auto x, auto y) { return x | y; }, kInts>("bitwise_or"),
-    Binary<[](auto x, auto y) { return x ^ y; }, kInts>("bitwise_xor"),
-    RowKernel<ShiftRow<true>, 2, ShiftAttributes>("shift_left"),
-    RowKernel<ShiftRow<false>, 2, ShiftAttributes>("shift_right"),
-    Ternary<kWhere>("where"),
-    Ternary<kAddcmul, FactorAttributes>("addcmul"),
+    Binary<[](auto x, auto y) { return x == y; }>("eq", kSame),
+    Binary<[](auto x, auto y) { return x != y; }>("ne", kSame),
+    Binary<[](auto x, auto y) { return x < y; }>("lt", kOrder),
+    Binary<[](auto x, auto y) { return x <= y; }>("le", kOrder),
+    Binary<[](auto x, auto y) { return y < x; }>("gt", kOrder),
+    Binary<[](auto x, auto y) { return y <= x; }>("ge", kOrder),
+    Binary<[](auto x, auto y) { return x != 0 && y != 0; }>("logical_and", kSame),
+    Binary<[](auto x, auto y) { return x != 0 || y != 0; }>("logical_or", kSame),
+    Binary<[](auto x, auto y) { return (x != 0) != (y != 0); }>("logical_xor", kSame),
+    Binary<[](auto x, auto y) { return x & y; }, kInts>("bitwise_and", kSame),
+    Binary<[](auto x, auto y) { return x | y; }, kInts>("bitwise_or", kSame),
+    Binary<[](auto x, auto y) { return x ^ y; }, kInts>("bitwise_xor", kSame),
+    RowKernel<ShiftRow<true>, 2, ShiftAttributes>("shift_left", kSame),
+    RowKernel<ShiftRow<false>, 2, ShiftAttributes>("shift_right", kItself),
+    Ternary<kWhere>("where", kSame),
+    Ternary<kAddcmul, FactorAttributes>("addcmul", kSame),
     Ternary<kAddcdiv, FactorAttributes>("addcdiv"),
     Ternary<kLerp>("lerp"),
 };

@@ -131,6 +131,7 @@ class Chain {
     bool in_place;                        // the value lies in that tensor, else in `buffer`
     int buffer;
     bool rounds;  // the result is not of `type`
+    bool unsigned64;
     int32_t first_int, ints, first_float, floats;
   };
   struct Instruction {
@@ -267,13 +268,16 @@ const char* Chain::Make(const Call& c) {
     op.type = ComputeType(from.compute);
     op.kind = Op::kRow;
     op.inputs = from.inputs;
+    op.unsigned64 = from.compute == DType::kU64;
     if (!op.row) {  // a copy, of one operand
       const DType source = TypeOf(from.in[0]);
       const bool byte = source == DType::kI8 || source == DType::kU8;
-      op.type = byte && op.result == DType::kF32 ? op.result : ComputeType(source);  // f32 has all bytes
+      // f32 has all bytes; of u64 the bits are not enough.
+      const DType as = source == DType::kU64 && IsFloating(op.result) ? ComputeType(op.result) : source;
+      op.type = byte && op.result == DType::kF32 ? op.result : ComputeType(as);
       op.kind = source == op.result ? Op::kMove : op.result == op.type ? Op::kWiden : Op::kNarrow;
       op.inputs = 1;
-      op.in[0] = op.kind == Op::kNarrow ? LoadOf(from.in[0], source) : from.in[0];
+      op.in[0] = op.kind == Op::kNarrow ? LoadOf(from.in[0], as) : from.in[0];
     } else {
       for (int i = 0; i < from.inputs; ++i) op.in[i] = LoadOf(from.in[i], from.compute);
     }
@@ -346,7 +350,7 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
           if (by_rows_) {
             for (int64_t i = 0; i < t.rows; ++i, to += row_[op.tensor]) {
               if (const char* why = op.row({op.type, in, to, t.columns, ints_.subspan(op.first_int, op.ints),
-                                            floats_.subspan(op.first_float, op.floats)}))
+                                            floats_.subspan(op.first_float, op.floats), op.unsigned64}))
                 return why;
               for (int j = 0; j < op.inputs; ++j)
                 in[j] = static_cast<const char*>(in[j]) + row_[loads_[op.in[j]].tensor];
@@ -354,7 +358,7 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
             break;
           }
           if (const char* why = op.row({op.type, in, to, n, ints_.subspan(op.first_int, op.ints),
-                                        floats_.subspan(op.first_float, op.floats)}))
+                                        floats_.subspan(op.first_float, op.floats), op.unsigned64}))
             return why;
           if (op.rounds) StoreAs(op.type, to, n, value, op.result);
           break;

@@ -35,8 +35,9 @@ const char* RunRow(const Call& c) {
   return RunChain(one);
 }
 template <RowFn kRow, int kInputs, typename Attributes = NoAttributes>
-constexpr Kernel RowKernel(std::string_view name) {
+constexpr Kernel RowKernel(std::string_view name, Unsigned64 unsigned64 = Unsigned64::kNever) {
   Kernel k = {.name = name, .run = RunRow<kRow, kInputs>, .elementwise = true, .inputs = kInputs, .row = kRow};
+  k.unsigned64 = unsigned64;
   CountNumbers<Attributes>(&k.ints, &k.reals);
   return k;
 }

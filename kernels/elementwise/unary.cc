@@ -131,16 +131,16 @@ constexpr auto kDequantize = [](auto x, const DequantizeAttributes& a) {
 };
 
 template <auto F, bool kIntegers = false>
-constexpr Kernel Unary(std::string_view name) {
-  return RowKernel<UnaryRow<F, kIntegers>, 1>(name);
+constexpr Kernel Unary(std::string_view name, Unsigned64 unsigned64 = Unsigned64::kNever) {
+  return RowKernel<UnaryRow<F, kIntegers>, 1>(name, unsigned64);
 }
 template <typename Attributes, auto F>
 constexpr Kernel UnaryWith(std::string_view name) {
   return RowKernel<UnaryRow<F, false, Attributes>, 1, Attributes>(name);
 }
 template <RowOp kOp, auto F, bool kIntegers = false>
-constexpr Kernel Fast(std::string_view name) {
-  return RowKernel<FastRow<kOp, F, kIntegers>, 1>(name);
+constexpr Kernel Fast(std::string_view name, Unsigned64 unsigned64 = Unsigned64::kNever) {
+  return RowKernel<FastRow<kOp, F, kIntegers>, 1>(name, unsigned64);
 }
 
 constexpr double kSqrtHalf = 0.70710678118654752440;
@@ -187,21 +187,23 @@ constexpr auto kFloor = kRounding([](auto x) { return std::floor(x); });
 constexpr auto kTrunc = kRounding([](auto x) { return std::trunc(x); });
 constexpr auto kRound = kRounding([](auto x) { return std::nearbyint(x); });
 
+using enum Unsigned64;
+
 constexpr Kernel kKernels[] = {
     Unary<kAbs, true>("abs"),
-    Fast<RowOp::kNeg, kNeg, true>("neg"),
+    Fast<RowOp::kNeg, kNeg, true>("neg", kSame),
     Unary<kSign, true>("sign"),
-    Unary<kSquare, true>("square"),
+    Unary<kSquare, true>("square", kSame),
     Fast<RowOp::kRelu, kRelu, true>("relu"),
-    Unary<kLogicalNot, true>("logical_not"),
-    Unary<kIsNan, true>("isnan"),
-    Unary<kIsInf, true>("isinf"),
-    Unary<kIsFinite, true>("isfinite"),
-    Unary<kCeil, true>("ceil"),
-    Unary<kFloor, true>("floor"),
-    Unary<kTrunc, true>("trunc"),
-    Unary<kRound, true>("round"),
-    RowKernel<ComplementRow, 1>("bitwise_not"),
+    Unary<kLogicalNot, true>("logical_not", kSame),
+    Unary<kIsNan, true>("isnan", kSame),
+    Unary<kIsInf, true>("isinf", kSame),
+    Unary<kIsFinite, true>("isfinite", kSame),
+    Unary<kCeil, true>("ceil", kSame),
+    Unary<kFloor, true>("floor", kSame),
+    Unary<kTrunc, true>("trunc", kSame),
+    Unary<kRound, true>("round", kSame),
+    RowKernel<ComplementRow, 1>("bitwise_not", kSame),
     Unary<[](auto x) { return std::acos(x); }>("acos"),
     Unary<[](auto x) { return std::acosh(x); }>("acosh"),
     Unary<[](auto x) { return std::asin(x); }>("asin"),

@@ -284,7 +284,8 @@ constexpr Kernel kKernels[] = {With<NoAttributes, Matmul>({.name = "matmul",
                                                            .inputs = 2,
                                                            .packed = {Packable::kNever, Packable::kFloats},
                                                            .queries_workspace = true,
-                                                           .product = ProductOfCall<NoAttributes, MatmulProduct>})};
+                                                           .product = ProductOfCall<NoAttributes, MatmulProduct>,
+                                                           .unsigned64 = Unsigned64::kSame})};
 
 }  // namespace
 

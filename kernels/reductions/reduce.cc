@@ -468,15 +468,15 @@ const char* VectorNorm(const Call& c, const VectorNormAttributes& a) {
 
 constexpr Kernel kKernels[] = {
     With<VectorNormAttributes, VectorNorm>({"vector_norm"}),
-    With<ReduceAttributes, Reduce<Sum>>({"sum"}),
-    With<ReduceAttributes, Reduce<Product>>({"prod"}),
+    With<ReduceAttributes, Reduce<Sum>>({.name = "sum", .unsigned64 = Unsigned64::kSame}),
+    With<ReduceAttributes, Reduce<Product>>({.name = "prod", .unsigned64 = Unsigned64::kSame}),
     With<ReduceAttributes, Reduce<Mean>>({"mean"}),
-    With<ReduceAttributes, Reduce<Largest, false>>({"amax"}),
-    With<ReduceAttributes, Reduce<Smallest, false>>({"amin"}),
-    With<ReduceAttributes, Reduce<Any>>({"any"}),
-    With<ReduceAttributes, Reduce<All>>({"all"}),
-    With<ReduceAttributes, Reduce<Argmax, false>>({"argmax"}),
-    With<ReduceAttributes, Reduce<Argmin, false>>({"argmin"}),
+    With<ReduceAttributes, Reduce<Largest, false>>({.name = "amax", .unsigned64 = Unsigned64::kOrder}),
+    With<ReduceAttributes, Reduce<Smallest, false>>({.name = "amin", .unsigned64 = Unsigned64::kOrder}),
+    With<ReduceAttributes, Reduce<Any>>({.name = "any", .unsigned64 = Unsigned64::kSame}),
+    With<ReduceAttributes, Reduce<All>>({.name = "all", .unsigned64 = Unsigned64::kSame}),
+    With<ReduceAttributes, Reduce<Argmax, false>>({.name = "argmax", .unsigned64 = Unsigned64::kOrder}),
+    With<ReduceAttributes, Reduce<Argmin, false>>({.name = "argmin", .unsigned64 = Unsigned64::kOrder}),
     With<VarianceAttributes, ReduceVariance<false>>({"var"}),
     With<VarianceAttributes, ReduceVariance<true>>({"std"}),
 };

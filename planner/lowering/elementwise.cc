@@ -44,6 +44,11 @@ DType Arithmetic(DType common, absl::Span<const Operand> operands) {
 void FloatUnary(PlanContext& c) { c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype())); }
 void SameUnary(PlanContext& c) {
   Operand x = c.in(size_t{0});
+  if (const std::string_view k = c.kernel(); x.dtype == DType::kUInt64) {  // which is never negative
+    if (k == "abs" || k == "relu") return c.Return(x);
+    if (k == "sign") return c.Return(c.Map("ne", {x, c.number({})}, c.Result(), x.dtype));
+    if (k == "signbit") return c.Return(c.Map("lt", {x, c.number({})}, c.Result(), x.dtype));
+  }
   c.Return(c.Map(c.kernel(), {x}, c.Result(), x.dtype));
 }
 void BitwiseNot(PlanContext& c) {

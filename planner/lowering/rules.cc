@@ -284,6 +284,16 @@ void PlanContext::EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand
       if (const auto t = NativeType(x.dtype); !k->any_type && t && kernels::IsStoredOnly(*t))
         Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
     }
+  if (NeedsOtherOrder(*k, in, out, compute)) {
+    std::vector<Operand> results = out;
+    for (Operand& x : in) x = WithHighestBitFlipped(x, Temp(DType::kInt64, x.sizes));
+    for (Operand& x : results)
+      if (x.dtype == DType::kUInt64) x = Temp(DType::kInt64, x.sizes);
+    EmitNumbers(*k, std::move(in), results, DType::kInt64, std::move(ints), std::move(reals));
+    for (size_t i = 0; i < out.size(); ++i)
+      if (out[i].dtype == DType::kUInt64) WithHighestBitFlipped(results[i], out[i]);
+    return;
+  }
   // which such kernels do not ask
   if (k->any_type && native && kernels::IsStoredOnly(*native)) compute = DType::kUInt8;
   if (!ok()) return;
@@ -302,6 +312,25 @@ void PlanContext::EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand
   for (Dim d : ints) plan.numbers.push_back(b_.Expr(d));
   for (const Real& r : reals) plan.numbers.push_back(b_.Expr(r));
   b_.AddStep(step);
+}
+
+bool PlanContext::NeedsOtherOrder(const kernels::Kernel& k, absl::Span<const Operand> in, absl::Span<const Operand> out,
+                                  DType compute) {
+  const auto unsigned64 = [](const Operand& x) { return x.dtype == DType::kUInt64; };
+  if (k.any_type ||
+      (!std::any_of(in.begin(), in.end(), unsigned64) && !std::any_of(out.begin(), out.end(), unsigned64)))
+    return false;
+  if (k.unsigned64 == kernels::Unsigned64::kSame) return false;
+  if (k.row != nullptr && ir::IsFloating(compute)) return false;  // converted while they are read
+  if (k.unsigned64 == kernels::Unsigned64::kNever || compute != DType::kUInt64)
+    Unsupported(text::StrCat("of ", ir::Name(DType::kUInt64)));
+  return ok() && k.unsigned64 == kernels::Unsigned64::kOrder;
+}
+
+Operand PlanContext::WithHighestBitFlipped(const Operand& x, const Operand& to) {
+  ir::Scalar bit;
+  bit.i = std::numeric_limits<int64_t>::min();
+  return ok() ? Map("bitwise_xor", {x, number(bit)}, to, DType::kUInt64) : to;
 }
 
 Operand PlanContext::Expand(Operand x, const Dims& sizes) {

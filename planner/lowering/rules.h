@@ -285,6 +285,12 @@ class PlanContext : public ir::ArgReader {
   void EmitNumbers(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints,
                    Reals reals);
 
+  // Whether a kernel that compares takes operands of u64: it gets them as i64 in the same order. Refuses what a kernel
+  // would get wrong.
+  bool NeedsOtherOrder(const kernels::Kernel& k, absl::Span<const Operand> in, absl::Span<const Operand> out,
+                       DType compute);
+  Operand WithHighestBitFlipped(const Operand& x, const Operand& to);  // of 64 bits, into `to`
+
   PlanBuilder& b_;
   std::string_view kernel_;
   std::vector<Operand> results_;

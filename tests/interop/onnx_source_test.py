@@ -79,7 +79,7 @@ def test_node_tests(slipway):
     last = ran.stdout.splitlines()[-2]
     counts = {kind: int(n) for n, kind in re.findall(r"(\d+) ([a-z ]+?)(?:,| of)", last)}
     assert ran.returncode == 0 and "failed" not in counts, ran.stdout[-3000:]
-    assert counts["right"] >= 1240 and counts["right with constant inputs"] >= 200, ran.stdout[-3000:]
+    assert counts["right"] >= 1430 and counts["right with constant inputs"] >= 200, ran.stdout[-3000:]
 
 
 def test_constant_inputs(slipway, tmp_path):

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "importers/onnx/lowering.h"
+#include "importers/onnx/lowerings/elements.h"
 
 namespace slipway::importers::onnx_in {
 namespace {
@@ -15,10 +16,6 @@ void Unary(Call& c) {
 template <const char* op>
 void Binary(Call& c) {
   c.Give(c.b.Call(op, {c.in(0), c.in(1)}));
-}
-
-bool IsConstant(const Elements& e) {
-  return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
 }
 
 // Two lists of known elements pair by pair, one of which may be one element. Nothing where they do not fit.
@@ -216,39 +213,6 @@ void Clip(Call& c) {
   c.Give(low.is_none() && high.is_none() ? x : c.b.Call("aten.clamp.default", {x, low, high}));
 }
 
-// To a float of a byte, what is too large becomes the largest number, or what ATen makes of it.
-Value* Converted(Call& c, Value* x, DType to) {
-  c.Ignore("round_mode");  // of powers of two, which kernels have none of
-  const bool saturate = c.integer("saturate", 1) != 0;
-  const double most = to == DType::kFloat8E4M3FN ? 448 : to == DType::kFloat8E5M2 ? 57344 : 0;
-  if (saturate && most > 0 && ir::IsFloating(x->dtype())) x = c.b.Call("aten.clamp.default", {x, -most, most});
-  return c.b.Cast(x, to);
-}
-
-void Cast(Call& c) {
-  const DType to = c.dtype("to", DType::kFloat32);
-  c.Ignore("saturate"), c.Ignore("round_mode");
-  if (const auto e = c.elements(0); e && (to == DType::kInt64 || to == DType::kInt32)) {
-    Elements out = *e;
-    out.dtype = to;
-    return c.Give(std::move(out));
-  }
-  if (auto e = c.elements(0); e && to == DType::kBool && IsConstant(*e)) {
-    for (IntOrValue& x : e->values) x = int64_t{x.constant != 0};
-    e->dtype = to;
-    return c.Give(*std::move(e));
-  }
-  c.Give(Converted(c, c.in(0), to));
-}
-void CastLike(Call& c) { c.Give(Converted(c, c.in(0), c.in(1)->dtype())); }
-
-void BitCast(Call& c) {
-  Value* x = c.in(0);
-  const DType to = c.dtype("to", x->dtype());
-  if (ir::BitSize(to) != ir::BitSize(x->dtype())) return c.Wrong("a type of another width");
-  c.Give(c.b.Call("aten.view.dtype", {x, Arg(to)}));
-}
-
 constexpr Row kRows[] = {
     {"Abs", Unary<kAbs>},
     {"Acos", Unary<kAcos>},
@@ -259,14 +223,11 @@ constexpr Row kRows[] = {
     {"Asinh", Unary<kAsinh>},
     {"Atan", Unary<kAtan>},
     {"Atanh", Unary<kAtanh>},
-    {"BitCast", BitCast},
     {"BitShift", BitShift},
     {"BitwiseAnd", Binary<kBitAnd>},
     {"BitwiseNot", Unary<kBitNot>},
     {"BitwiseOr", Binary<kBitOr>},
     {"BitwiseXor", Binary<kBitXor>},
-    {"Cast", Cast, 6},
-    {"CastLike", CastLike},
     {"Ceil", Unary<kCeil>},
     {"Clip", Clip, 6},
     {"Cos", Unary<kCos>},

@@ -5,6 +5,10 @@
 
 namespace slipway::importers::onnx_in {
 
+bool IsConstant(const Elements& e) {
+  return std::all_of(e.values.begin(), e.values.end(), [](const IntOrValue& x) { return x.value == nullptr; });
+}
+
 std::optional<Elements> Reshaped(const Elements& e, const Ints& shape) {
   const auto count = static_cast<int64_t>(e.values.size());
   if (shape.size() > 2) return std::nullopt;

@@ -9,6 +9,8 @@
 
 namespace slipway::importers::onnx_in {
 
+// Whether no element is a size.
+bool IsConstant(const Elements& e);
 // In a shape of up to two sizes, of which one may be -1 (0 keeps the size in its place). Nothing for others.
 std::optional<Elements> Reshaped(const Elements& e, const Ints& shape);
 // Rows and columns exchanged; a list stays.

@@ -10,7 +10,9 @@
 
 #include "base/text.h"
 #include "importers/onnx/lowering.h"
+#include "importers/onnx/lowerings/conversions.h"
 #include "importers/onnx/lowerings/quantization.h"
+#include "importers/onnx/narrow_types.h"
 
 namespace slipway::importers::onnx_in {
 namespace {
@@ -20,19 +22,15 @@ struct Range {
 };
 std::optional<Range> RangeOf(DType t) {
   switch (t) {
+    case DType::kInt2: return Range{-2, 1};
+    case DType::kUInt2: return Range{0, 3};
+    case DType::kInt4: return Range{-8, 7};
+    case DType::kUInt4: return Range{0, 15};
     case DType::kInt8: return Range{-128, 127};
     case DType::kUInt8: return Range{0, 255};
     case DType::kInt16: return Range{-32768, 32767};
     case DType::kUInt16: return Range{0, 65535};
     case DType::kInt32: return Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    default: return std::nullopt;
-  }
-}
-// The largest number of a float of a byte.
-std::optional<double> LargestOf(DType t) {
-  switch (t) {
-    case DType::kFloat8E4M3FN: return 448;
-    case DType::kFloat8E5M2: return 57344;
     default: return std::nullopt;
   }
 }
@@ -78,12 +76,13 @@ std::optional<Ints> BlockSizes(const Value* x, const Spread& s) {
 
 }  // namespace
 
-Value* DequantizeBy(Call& c, Value* q, Value* scale, Value* zero, Spread s) {
+Value* DequantizeBy(Call& c, Value* q, DType type, Value* scale, Value* zero, Spread s) {
   if (!c.ok()) return q;
   s.axis = s.block > 0 || IsList(scale) ? c.axis(s.axis, q->rank()) : 0;
   if (!c.ok()) return q;
-  const auto range = RangeOf(q->dtype());
-  if (IsByte(q->dtype()) && scale->dtype() == DType::kFloat32 && c.IsStored(scale) && (!zero || c.IsStored(zero))) {
+  const auto range = RangeOf(type);
+  if (range && IsByte(q->dtype()) && scale->dtype() == DType::kFloat32 && c.IsStored(scale) &&
+      (!zero || c.IsStored(zero))) {
     const Arg dtype(q->dtype());
     if (s.block > 0) {
       if (const auto block = BlockSizes(q, s))
@@ -114,9 +113,9 @@ Value* QuantizeBy(Call& c, Value* x, Value* scale, Value* zero, DType to, Spread
   s.axis = s.block > 0 || IsList(scale) ? c.axis(s.axis, x->rank()) : 0;
   if (!c.ok()) return x;
   const auto range = RangeOf(to);
-  if (IsByte(to) && x->dtype() == DType::kFloat32 && scale->dtype() == DType::kFloat32 && c.IsStored(scale) &&
-      (!zero || c.IsStored(zero)) && s.block == 0) {
-    const Arg dtype(to);
+  if (IsByte(ProgramType(to)) && x->dtype() == DType::kFloat32 && scale->dtype() == DType::kFloat32 &&
+      c.IsStored(scale) && (!zero || c.IsStored(zero)) && s.block == 0) {
+    const Arg dtype(ProgramType(to));
     if (IsList(scale)) {
       Value* zeros = zero ? zero : c.b.Full(c.b.SizesOf(scale), Arg(int64_t{0}), DType::kInt64);
       return c.b.Call("quantized_decomposed.quantize_per_channel.default",
@@ -128,33 +127,30 @@ Value* QuantizeBy(Call& c, Value* x, Value* scale, Value* zero, DType to, Spread
   }
   const DType wide = x->dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   Value* y = c.b.Call("aten.div.Tensor", {c.b.Cast(x, wide), c.b.Cast(Broadcast(c, scale, x, s), wide)});
-  if (const auto most = LargestOf(to)) {
-    if (c.integer("saturate", 1) != 0) y = c.b.Call("aten.clamp.default", {y, -*most, *most});
-    return c.b.Cast(y, to);
-  }
+  if (ir::IsFloating(to)) return Converted(c, y, to);
   if (!range) {
     c.Refuse("to such integers");
     return y;
   }
   y = c.b.Call("aten.round.default", {y});
   if (zero) y = c.b.Call("aten.add.Tensor", {y, c.b.Cast(Broadcast(c, zero, x, s), wide)});
-  return c.b.Cast(
-      c.b.Call("aten.clamp.default", {y, static_cast<double>(range->low), static_cast<double>(range->high)}), to);
+  y = c.b.Call("aten.clamp.default", {y, static_cast<double>(range->low), static_cast<double>(range->high)});
+  return c.b.Cast(y, ProgramType(to));
 }
 
 Value* DequantizedInput(Call& c, size_t x, size_t scale, size_t zero, Spread s) {
-  return DequantizeBy(c, c.in(x), c.in(scale), c.opt_in(zero), s);
+  return DequantizeBy(c, c.in(x), c.onnx_type(x), c.in(scale), c.opt_in(zero), s);
 }
 void GiveQuantized(Call& c, Value* y, size_t scale, size_t zero, DType otherwise, Spread s) {
   Value* z = c.opt_in(zero);
-  c.Give(QuantizeBy(c, y, c.in(scale), z, z ? z->dtype() : otherwise, s));
+  c.Give(QuantizeBy(c, y, c.in(scale), z, z ? c.onnx_type(zero) : otherwise, s));
 }
 
 namespace {
 
 void QuantizeLinear(Call& c) {
   c.Ignore("saturate"), c.Ignore("output_dtype");
-  const DType to = c.has(2) ? c.in(2)->dtype() : c.dtype("output_dtype", DType::kUInt8);
+  const DType to = c.has(2) ? c.onnx_type(2) : c.dtype("output_dtype", DType::kUInt8);
   c.Give(QuantizeBy(c, c.in(0), c.in(1), c.opt_in(2), to, {c.integer("axis", 1), c.integer("block_size", 0)}));
 }
 void DequantizeLinear(Call& c) {

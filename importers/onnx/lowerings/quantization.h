@@ -14,8 +14,8 @@ struct Spread {
   int64_t axis = 0, block = 0;
 };
 
-// (q - zero) * scale, of the scale's type; `zero` may be null.
-Value* DequantizeBy(Call& c, Value* q, Value* scale, Value* zero, Spread s);
+// (q - zero) * scale, of the scale's type; `zero` may be null. `type`: of q in the model.
+Value* DequantizeBy(Call& c, Value* q, DType type, Value* scale, Value* zero, Spread s);
 // x / scale + zero, rounded to even and saturated.
 Value* QuantizeBy(Call& c, Value* x, Value* scale, Value* zero, DType to, Spread s);
 // The same by inputs of the node, by their places.

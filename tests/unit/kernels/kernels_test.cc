@@ -20,15 +20,19 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <typename T>
-constexpr DType kTypeOf = std::is_same_v<T, bool>      ? DType::kBool
-                          : std::is_same_v<T, uint8_t> ? DType::kU8
-                          : std::is_same_v<T, int8_t>  ? DType::kI8
-                          : std::is_same_v<T, int32_t> ? DType::kI32
-                          : std::is_same_v<T, int64_t> ? DType::kI64
-                          : std::is_same_v<T, float>   ? DType::kF32
-                          : std::is_same_v<T, double>  ? DType::kF64
-                          : std::is_same_v<T, F16>     ? DType::kF16
-                                                       : DType::kBF16;
+constexpr DType kTypeOf = std::is_same_v<T, bool>       ? DType::kBool
+                          : std::is_same_v<T, uint8_t>  ? DType::kU8
+                          : std::is_same_v<T, int8_t>   ? DType::kI8
+                          : std::is_same_v<T, int32_t>  ? DType::kI32
+                          : std::is_same_v<T, int64_t>  ? DType::kI64
+                          : std::is_same_v<T, uint16_t> ? DType::kU16
+                          : std::is_same_v<T, uint32_t> ? DType::kU32
+                          : std::is_same_v<T, uint64_t> ? DType::kU64
+                          : std::is_same_v<T, float>    ? DType::kF32
+                          : std::is_same_v<T, double>   ? DType::kF64
+                          : std::is_same_v<T, F16>      ? DType::kF16
+                          : std::is_same_v<T, E8M0>     ? DType::kF8E8M0
+                                                        : DType::kBF16;
 
 // A tensor with its memory.
 template <typename T>
@@ -118,6 +122,68 @@ TEST(Kernels, IntegersWrapAndDivideAsTorchDoes) {
   y.data = {1, 2, 0, 1};
   EXPECT_STREQ(Call1("div_floor", {x.view(), y.view()}, {z.view()}, DType::kI8), "division by zero");
   EXPECT_STREQ(Call1("sin", {x.view()}, {z.view()}, DType::kI8), "the operator is for floating-point numbers");
+}
+
+template <typename T>
+void ChecksUnsigned() {
+  constexpr T kMost = std::numeric_limits<T>::max(), kHalf = kMost / 2 + 1;
+  Owned<T> x({4}, {kMost, 7, kHalf, 1}), y({4}, {2, kMost, kHalf, 3}), z({4}, std::vector<T>(4));
+  const auto of = [&](const char* name, std::vector<int64_t> ints = {}) {
+    EXPECT_EQ(Call1(name, {x.view(), y.view()}, {z.view()}, kTypeOf<T>, std::move(ints)), nullptr) << name;
+    return z.data;
+  };
+  EXPECT_EQ(of("add"), (std::vector<T>{1, 6, 0, 4}));
+  EXPECT_EQ(of("sub"), (std::vector<T>{kMost - 2, 8, 0, static_cast<T>(-2)}));
+  EXPECT_EQ(of("mul"), (std::vector<T>{static_cast<T>(-2), static_cast<T>(-7), 0, 3}));
+  EXPECT_EQ(of("div_floor"), (std::vector<T>{kMost / 2, 0, 1, 0}));
+  EXPECT_EQ(of("div_trunc"), (std::vector<T>{kMost / 2, 0, 1, 0}));
+  EXPECT_EQ(of("remainder"), (std::vector<T>{1, 7, 0, 1}));
+  EXPECT_EQ(of("fmod"), (std::vector<T>{1, 7, 0, 1}));
+  // Odd numbers to the power of -1: their inverses modulo 2^bits. The greatest is its own.
+  const std::vector<T> powers = of("pow");
+  EXPECT_EQ(powers[0], T{1});
+  EXPECT_EQ(static_cast<T>(uint64_t{powers[1]} * 7), T{1});
+  EXPECT_EQ(powers[2], T{0});
+  constexpr int64_t kBits = 8 * sizeof(T);
+  y.data = {1, kBits, kBits - 1, 0};
+  EXPECT_EQ(of("shift_right", {kBits}), (std::vector<T>{kMost / 2, 0, 1, 1}));
+  EXPECT_EQ(of("shift_left", {kBits}), (std::vector<T>{kMost - 1, 0, 0, 1}));
+  y.data[0] = 0;
+  EXPECT_STREQ(Call1("div_floor", {x.view(), y.view()}, {z.view()}, kTypeOf<T>), "division by zero");
+  // Conversions take the whole range.
+  Owned<float> f({4}, std::vector<float>(4));
+  EXPECT_EQ(Call1("copy", {x.view()}, {f.view()}, DType::kF32), nullptr);
+  EXPECT_EQ(f.data, (std::vector<float>{static_cast<float>(kMost), 7, static_cast<float>(kHalf), 1}));
+  f.data = {static_cast<float>(kHalf), 7.9f, 0, 1};
+  EXPECT_EQ(Call1("copy", {f.view()}, {z.view()}, kTypeOf<T>), nullptr);
+  EXPECT_EQ(z.data, (std::vector<T>{kHalf, 7, 0, 1}));
+}
+TEST(Kernels, UnsignedIntegersAreNeverNegative) {
+  ChecksUnsigned<uint16_t>();
+  ChecksUnsigned<uint32_t>();
+  ChecksUnsigned<uint64_t>();
+}
+
+TEST(Kernels, PowersOfTwoAreTheNearest) {
+  for (int code = 0; code < 255; ++code) {
+    E8M0 x;
+    x.bits = static_cast<uint8_t>(code);
+    ASSERT_EQ(static_cast<float>(x), std::ldexp(1.0f, code - 127));
+    ASSERT_EQ(E8M0(static_cast<float>(x)).bits, code);
+    if (code == 0) continue;
+    const float middle = 1.5f * static_cast<float>(x);
+    ASSERT_EQ(E8M0(middle).bits, code + 1);
+    ASSERT_EQ(E8M0(std::nextafter(middle, 0.0f)).bits, code);
+  }
+  EXPECT_EQ(E8M0(0.0f).bits, 0);
+  EXPECT_EQ(E8M0(-4.0f).bits, 129);
+  EXPECT_EQ(E8M0(std::numeric_limits<float>::infinity()).bits, 255);
+  EXPECT_TRUE(std::isnan(static_cast<float>(E8M0(static_cast<float>(kNan)))));
+  Owned<double> x({2}, {3, 0.25});
+  Owned<E8M0> y({2}, std::vector<E8M0>(2));
+  EXPECT_EQ(Call1("copy", {x.view()}, {y.view()}, DType::kU8), nullptr);
+  EXPECT_EQ(y.data[0].bits, 129);
+  EXPECT_EQ(y.data[1].bits, 125);
 }
 
 TEST(Kernels, FloatsDivideAndCompareAsTorchDoes) {
