@@ -1,6 +1,7 @@
 // If, Loop and Scan: cond, while_loop and scan with graphs of their own. A branch that is always taken is written in
 // place of the node.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -214,18 +215,19 @@ void Stacked(Call& c, Body& body, const Values& carried, const std::vector<Opera
   for (size_t i = 0; i < out.size(); ++i) c.Give(i, out[i]);
 }
 
-// A loop that carries sequences, of a known number of turns: they are written one behind the other.
+// A loop that carries sequences: its turns are written one behind the other, as many as are counted or until what is
+// known says stop.
 void Unrolled(Call& c, ir::Graph& model, bool begins) {
   constexpr int64_t kMostTurns = 1024;
-  const Ints count = c.constants(0, "sequences and a count");
+  const Ints count = c.has(0) ? c.constants(0, "sequences and a count") : Ints{std::numeric_limits<int64_t>::max()};
   if (!c.ok()) return;
   if (count.size() != 1) return c.Wrong("a count of other than one number");
-  if (count[0] > kMostTurns) return c.Refuse("with sequences and so many turns");
   Sequence carried;
   for (size_t i = 2; i < c.input_count(); ++i) carried.push_back(c.operand(i));
   if (!c.ok() || c.output_count() < carried.size()) return c.Wrong("fewer results than values");
   std::vector<Values> stacked(c.output_count() - carried.size());
   for (int64_t turn = 0; begins && turn < count[0]; ++turn) {
+    if (turn == kMostTurns) return c.Refuse("with sequences and so many turns");
     GraphLowering body(c.graph(), c.b, model, onnx_model::CapturedBy(c.node()), c.b.graph());
     std::vector<Operand> inputs = {{nullptr, Elements{{IntOrValue(turn)}, DType::kInt64, true}},
                                    {nullptr, Elements{{IntOrValue(1)}, DType::kBool, true}}};
@@ -256,7 +258,7 @@ void Loop(Call& c) {
   const std::optional<bool> begins = c.has(1) ? Truth(c, 1) : std::optional<bool>(true);
   for (size_t i = 2; i < c.input_count(); ++i) {
     if (!c.has(i) || !c.operand(i).sequence) continue;
-    if (!counted || !begins) return c.Refuse("with sequences and an end that is data");
+    if (!begins) return c.Refuse("with sequences and an end that is data");
     return Unrolled(c, *model, *begins);
   }
   Values carried;

@@ -97,22 +97,23 @@ Value* Converted(Call& c, Value* x, DType to) {
 
 namespace {
 
-void Cast(Call& c) {
-  const DType to = c.dtype("to", DType::kFloat32);
+void CastTo(Call& c, DType to) {
   c.Ignore("saturate"), c.Ignore("round_mode");
-  if (const auto e = c.elements(0); e && (to == DType::kInt64 || to == DType::kInt32)) {
-    Elements out = *e;
-    out.dtype = to;
-    return c.Give(std::move(out));
-  }
-  if (auto e = c.elements(0); e && to == DType::kBool && IsConstant(*e)) {
-    for (IntOrValue& x : e->values) x = int64_t{x.constant != 0};
-    e->dtype = to;
-    return c.Give(*std::move(e));
+  if (auto e = c.elements(0)) {
+    if (to == DType::kInt64 || to == DType::kInt32) {
+      e->dtype = to;
+      return c.Give(*std::move(e));
+    }
+    if (to == DType::kBool && IsConstant(*e)) {
+      for (IntOrValue& x : e->values) x = int64_t{x.constant != 0};
+      e->dtype = to;
+      return c.Give(*std::move(e));
+    }
   }
   c.Give(c.onnx_type(0) == to ? c.in(0) : Converted(c, c.in(0), to));
 }
-void CastLike(Call& c) { c.Give(c.onnx_type(0) == c.onnx_type(1) ? c.in(0) : Converted(c, c.in(0), c.onnx_type(1))); }
+void Cast(Call& c) { CastTo(c, c.dtype("to", DType::kFloat32)); }
+void CastLike(Call& c) { CastTo(c, c.onnx_type(1)); }
 
 void BitCast(Call& c) {
   const DType from = c.onnx_type(0), to = c.dtype("to", from);
