@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "ir/ops/rule.h"
 #include "passes/decompose.h"
+#include "passes/node_order.h"
 #include "passes/pass.h"
 
 namespace slipway::passes {
@@ -60,6 +61,7 @@ absl::Status ApplyDecomposition(ir::Node* n, const DecomposeRow& row) {
     while (n->prev() != before) g.Erase(n->prev());
     return s;
   }
+  OrderNodes(g, before, n, results);
   ReplaceNode(n, results);
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "ir/ops/rule.h"
 #include "passes/complex/pairs.h"
 #include "passes/decompose.h"
+#include "passes/node_order.h"
 #include "passes/pass.h"
 
 namespace slipway::passes {
@@ -95,10 +96,15 @@ class Lowering {
     }
     ir::Builder b(g_, n, n->source());
     ComplexContext c(*n, b, pairs_);
+    Node* before = n->prev();
     if (const ComplexRule* rule = FindRule(n->op())) {
       if (absl::Status s = ir::RunRule(*n, [&] { rule->fn(c); }); !s.ok()) return s;
       if (!c.ok()) return c.status();
       if (!b.ok()) return b.status();
+      Values parts;
+      for (const Value* v : n->outputs())
+        if (v) parts.push_back(pairs_[v].re), parts.push_back(pairs_[v].im);
+      OrderNodes(g_, before, n, parts);
     } else if (n->op().traits.complex == ir::ComplexClass::kParts) {
       if (absl::Status s = ByParts(n); !s.ok()) return s;
     } else if (std::none_of(n->outputs().begin(), n->outputs().end(), [](Value* v) { return v && IsComplex(v); }) &&

@@ -4,6 +4,9 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
+
+#include "passes/node_order.h"
 
 namespace slipway::passes {
 namespace {
@@ -22,6 +25,34 @@ Value* Captures::operator()(Value* outer) {
     it->second = body_.AddInput(outer->name(), outer->type());
   }
   return it->second;
+}
+
+void Captures::Settle() {
+  Values results;
+  for (const Arg& a : body_.outputs) a.ForEachValue([&](Value* v) { results.push_back(v); });
+  OrderNodes(body_, nullptr, nullptr, results);
+
+  absl::flat_hash_map<const Value*, Value*> unseen;  // the outer value by its input
+  for (const auto& [outer, inner] : inner_) unseen.emplace(inner, outer);
+  const absl::flat_hash_map<const Value*, Value*> captured = unseen;
+  std::vector<std::pair<Value*, Value*>> used;  // inputs and the outer values
+  const auto see = [&](Value* v) {
+    if (const auto it = unseen.find(v); it != unseen.end()) {
+      used.emplace_back(v, it->second);
+      unseen.erase(it);
+    }
+  };
+  for (const ir::Node* n : body_)
+    for (const ir::NamedArg& a : n->args()) a.arg.ForEachValue(see);
+  for (Value* v : results) see(v);
+  outer_.clear();
+  for (const auto& [input, outer] : used) {
+    inner_[outer] = body_.AddInput(outer->name(), input->type());
+    body_.ReplaceAllUses(input, inner_[outer]);
+    outer_.push_back(outer);
+  }
+  for (size_t i = body_.inputs().size(); i-- > 0;)
+    if (captured.contains(body_.inputs()[i])) body_.RemoveInput(i);
 }
 
 Values WhileLoop(ir::Builder& b, const Values& carried,
@@ -46,6 +77,7 @@ Values WhileLoop(ir::Builder& b, const Values& carried,
     body->outputs.emplace_back(v);
   }
   if (!b.ok()) return carried;
+  in.Settle();
   for (Value* v : in.outer()) condition->AddInput(v->name(), v->type());
   condition->outputs = {condition->inputs()[0]};
   return b.CallTyped("higher_order.while_loop", {Arg(condition), Arg(body), carried, in.outer()}, {}, std::move(types));
@@ -78,6 +110,7 @@ Values Scan(Decomposer& d, const Values& state, const Values& over,
     stacked.insert(stacked.begin(), over[0]->sizes()[0]);
     types.push_back(Type::Tensor(next[k]->dtype(), stacked));
   }
+  in.Settle();
   return d.b.CallTyped("higher_order.scan", {Arg(body), state, over, in.outer()}, {}, std::move(types));
 }
 

@@ -19,7 +19,10 @@ class Captures {
   explicit Captures(ir::Graph& body) : body_(body) {}
   // `outer` as seen inside; values of the body are seen as they are.
   Value* operator()(Value* outer);
-  // The captured ones, in the order they were met.
+  // When the body and its outputs are complete: its nodes come in the order of OrderNodes, and what it captures in that
+  // of its first uses.
+  void Settle();
+  // The captured ones, in the order of their inputs.
   const Values& outer() const { return outer_; }
 
  private:
