@@ -77,9 +77,24 @@ bool IsUnique(std::string_view type) {
 
 }  // namespace
 
+std::string NameNode(const std::string& stem, std::string_view type, text::Set& taken) {
+  if (taken.insert(stem).second) return stem;
+  const std::string longer = text::StrCat(stem, ".", type);
+  std::string name = longer;
+  for (int k = 1; !taken.insert(name).second; ++k) name = text::StrCat(longer, ".", k);
+  return name;
+}
+
 std::string Emitter::UniqueName(std::string_view base) {
   std::string name(base);
   for (int k = 1; !shared_->names.insert(name).second; ++k) name = text::StrCat(base, ".", k);
+  return name;
+}
+
+std::string Emitter::NameResult(std::string_view stem) {
+  std::string name = UniqueName(stem);
+  shared_->stem_of[name] = std::string(stem);
+  shared_->names_of[stem].push_back(name);
   return name;
 }
 
@@ -107,17 +122,13 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
   onnx::NodeProto* n = graph_->add_node();
   *n = std::move(fresh);
   FindSchema(n->op_type(), opset());  // the checker will look for it
-  std::string node_name = scope_.empty() ? base_ : text::StrCat(scope_, "/", base_);
-  if (!shared_->node_names.insert(node_name).second) {
-    std::string stem = text::StrCat(node_name, ".", type);
-    node_name = stem;
-    for (int k = 1; !shared_->node_names.insert(node_name).second; ++k) node_name = text::StrCat(stem, ".", k);
-  }
-  n->set_name(node_name);
+  std::string stem = scope_.empty() ? base_ : text::StrCat(scope_, "/", base_);
+  n->set_name(NameNode(stem, type, shared_->node_names));
+  shared_->node_origins[n->name()] = {shared_->rule, std::move(stem)};
   std::vector<V> results;
   for (DType d : outs) {
     V v;
-    if (d != DType::kUnknown) v.name = UniqueName(base_);
+    if (d != DType::kUnknown) v.name = NameResult(base_);
     v.dtype = d;
     n->add_output(v.name);
     if (v) results_[v.name] = false;
@@ -252,7 +263,7 @@ V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
     for (int64_t d : dims) t.add_dims(d);
     t.set_data_type(OnnxType(dtype));
     std::string stem = text::StrCat("const.", ir::Name(dtype));
-    it->second.first = UniqueName(stem);
+    it->second.first = NameResult(stem);
     t.set_name(it->second.first);
     shared_->known[it->second.first] = {dtype, dims, bytes};
     t.set_raw_data(std::move(bytes));

@@ -62,7 +62,17 @@ struct EmitterShared {
   std::set<std::string> custom_domains;  // that nodes use
   FunctionLibrary* functions = nullptr;  // the model's; never null while lowering
   absl::Status status;                   // the first error of the node being lowered
+
+  // What graph_order.h asks for.
+  size_t rule = 0;                                            // the call of a lowering that emits now; 0: none
+  std::vector<std::vector<std::string>> rule_results = {{}};  // names of its results, by that number
+  text::Map<std::pair<size_t, std::string>> node_origins;     // by a node's name: the call, and the name's stem
+  text::Map<std::string> stem_of;                             // by a result's or a constant's name
+  text::Map<std::vector<std::string>> names_of;               // by stem: the names that were given
 };
+
+// The name of a node, which becomes one of `taken`: "STEM", "STEM.TYPE", "STEM.TYPE.1", …
+std::string NameNode(const std::string& stem, std::string_view type, text::Set& taken);
 
 class Emitter {
  public:
@@ -164,6 +174,8 @@ class Emitter {
   text::Map<V> lifted_;                     // what results of Unsqueeze at the front are made of
   text::Map<V> scalars_;                    // what 0-d results of Squeeze are made of
   text::Map<std::vector<V>> written_;       // results of nodes of this graph, by operator, operands and attributes
+  // A name for a result or a constant.
+  std::string NameResult(std::string_view stem);
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);
   // The node itself, types as they are; the results of an equal one where there is one already. `unique`: always a node

@@ -15,6 +15,7 @@
 #include "exporters/onnx/check.h"
 #include "exporters/onnx/fold.h"
 #include "exporters/onnx/functions.h"
+#include "exporters/onnx/graph_order.h"
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/ort_workarounds.h"
 #include "exporters/onnx/types.h"
@@ -327,24 +328,10 @@ class Exporter {
     infos->erase(std::remove_if(infos->begin(), infos->end(),
                                 [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
                  infos->end());
-    Rename(graph_, renamed);
-  }
-
-  // Values of a graph, and what the graphs inside it read of them.
-  static void Rename(onnx::GraphProto* g, const absl::flat_hash_map<std::string, std::string>& names) {
-    const auto change = [&](std::string* name) {
-      if (const auto it = names.find(*name); it != names.end()) *name = it->second;
-    };
-    for (onnx::NodeProto& n : *g->mutable_node()) {
-      for (std::string& name : *n.mutable_input()) change(&name);
-      for (std::string& name : *n.mutable_output()) change(&name);
-      for (onnx::AttributeProto& a : *n.mutable_attribute()) {
-        if (a.has_g()) Rename(a.mutable_g(), names);
-        for (onnx::GraphProto& inner : *a.mutable_graphs()) Rename(&inner, names);
-      }
-    }
-    for (auto* described : {g->mutable_value_info(), g->mutable_output()})
-      for (onnx::ValueInfoProto& v : *described) change(v.mutable_name());
+    onnx_out::RenameValues(graph_, renamed);
+    for (std::vector<std::string>& results : shared_.rule_results)
+      for (std::string& name : results)
+        if (const auto it = renamed.find(name); it != renamed.end()) name = it->second;
   }
 
   absl::Status MissingWeights() {
@@ -400,16 +387,16 @@ class Exporter {
   void Tail() {
     DropUnused();
     report_.nodes_out = graph_->node_size();
-    // A rule may have asked for a constant and then gone another way.
-    std::unordered_set<std::string_view> used;
-    CollectUses(*graph_, used);
-    for (const std::string& key : shared_.constant_order)
-      if (const auto& constant = shared_.constants[key].second; used.contains(constant.name()))
-        *graph_->add_initializer() = constant;
-    std::unordered_set<std::string_view> inputs;
-    for (const onnx::ValueInfoProto& v : graph_->input()) inputs.insert(v.name());
-    std::erase_if(weights_,
-                  [&](const onnx_out::WeightRef& w) { return !used.contains(w.name) && !inputs.contains(w.name); });
+    onnx_out::OrderGraph(graph_, &shared_);
+    for (const std::string& key : shared_.constant_order) *graph_->add_initializer() = shared_.constants[key].second;
+    // A rule may have asked for a weight and then gone another way. State, which is an input, comes first.
+    absl::flat_hash_map<std::string, size_t> place;
+    for (const onnx::ValueInfoProto& v : graph_->input()) place.emplace(v.name(), 0);
+    for (const std::string& name : onnx_out::ReadValues(*graph_)) place.emplace(name, place.size());
+    std::erase_if(weights_, [&](const onnx_out::WeightRef& w) { return !place.contains(w.name); });
+    std::stable_sort(weights_.begin(), weights_.end(), [&](const onnx_out::WeightRef& a, const onnx_out::WeightRef& b) {
+      return place[a.name] < place[b.name];
+    });
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
     onnx_out::WorkAroundOnnxRuntime(&model_, shared_.opset);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());

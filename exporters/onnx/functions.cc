@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/text.h"
+#include "exporters/onnx/graph_order.h"
 #include "exporters/onnx/types.h"
 
 namespace slipway::exporters::onnx_out {
@@ -39,9 +40,11 @@ std::string FunctionLibrary::NameOf(LoweringContext& caller, const ir::Graph& g,
     V x = lowering.Get(v);
     if (!taken.insert(x.name).second || shared.constants.size() > 0) x = e.Op("Identity", {x});
     taken.insert(x.name);
-    f.add_output(x.name);
+    body.add_output()->set_name(x.name);
   }
   caller.SetStatus(shared.status);
+  OrderGraph(&body, &shared);
+  for (const onnx::ValueInfoProto& result : body.output()) f.add_output(result.name());
 
   for (const std::string& key : shared.constant_order) {
     onnx::NodeProto* n = f.add_node();

@@ -1,6 +1,8 @@
 // The lowering registry and the context its functions see.
 #include "exporters/onnx/lowering.h"
 
+#include <utility>
+
 #include "base/text.h"
 #include "base/utf8.h"
 #include "exporters/onnx/types.h"
@@ -255,6 +257,9 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   e_.SetMetadata(module_names ? MetadataOf(n, e_.shared()->metadata) : decltype(MetadataOf(n, NodeMetadata::kNone)){});
   absl::Status status;
   std::vector<V> results;
+  const size_t around = std::exchange(e_.shared()->rule, e_.shared()->rule_results.size());
+  const size_t rule = e_.shared()->rule;
+  e_.shared()->rule_results.emplace_back();
   if (!row && !custom) {
     status = absl::UnimplementedError(text::StrCat(n.op_name(), ": no ONNX lowering"));
     if (refusals)
@@ -283,7 +288,9 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
     x.rank = v->type().is_tensor() ? v->rank() : 0;
     if (status.ok()) e_.State(x, v->type()), e_.HasSizes(x, v->type());
     values_[v] = x;
+    e_.shared()->rule_results[rule].push_back(x.name);
   }
+  e_.shared()->rule = around;
 }
 
 }  // namespace slipway::exporters::onnx_out
