@@ -72,7 +72,7 @@ class Maker {
     const int64_t n = Count("steps");
     Value *start = Bound("start"), *end = Bound("end");
     if (!start || !end || (dtype() != DType::kFloat32 && dtype() != DType::kFloat64)) return nullptr;
-    Value *i = Range(n), *last = Sub(Whole(n), 1), *step = Div(Sub(end, start), Divisor(last));
+    Value *i = Range(n), *last = Sub(Whole(n), 1), *span = Sub(end, start), *step = Div(span, Divisor(last));
     Value* up = Add(Mul(Cast(i, dtype()), step), start);
     Value* down = Sub(end, Mul(Cast(Sub(last, i), dtype()), step));
     // One point is the start.
@@ -83,7 +83,8 @@ class Maker {
   // The places of a window, from 0 to 1; and 1 everywhere where there is one element only.
   Value* Places() {
     const int64_t n = Count("window_length");
-    return Div(Cast(Range(n), dtype()), Divisor(Flag("periodic", true) ? Whole(n) : Sub(Whole(n), 1)));
+    Value* i = Cast(Range(n), dtype());
+    return Div(i, Divisor(Flag("periodic", true) ? Whole(n) : Sub(Whole(n), 1)));
   }
   Value* Window(Value* w) {
     return Call("aten.where.self",
@@ -126,7 +127,8 @@ Value* Kaiser(Maker& m) {
   Value* root = m.Call("aten.sqrt.default",
                        {m.Call("aten.clamp_min.default", {m.Add(m.Mul(m.Mul(side, side), -1.0), 1.0), 0.0})});
   Value* whole = m.Call("aten.full.default", {ir::Ints{}, *beta}, {{"dtype", m.dtype()}});
-  return m.Window(m.Div(m.Call("aten.i0.default", {m.Mul(root, *beta)}), m.Call("aten.i0.default", {whole})));
+  Value* place = m.Call("aten.i0.default", {m.Mul(root, *beta)});
+  return m.Window(m.Div(place, m.Call("aten.i0.default", {whole})));
 }
 Value* OneHot(Maker& m) {
   const int64_t n = m.Count("num_classes");

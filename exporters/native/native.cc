@@ -246,7 +246,8 @@ class Library {
     return static_cast<uint64_t>(Reach(t));
   }
 
-  // The plan as a FlatBuffer of schemas/plan.fbs, table by table.
+  // The plan as a FlatBuffer of schemas/plan.fbs, table by table. What is written into it has a statement of its own:
+  // of arguments, each compiler would write them in another order.
   std::string MakePlanFile() {
     flatbuffers::FlatBufferBuilder b(1 << 16);
     auto strings = [&](const std::vector<std::string>& list) { return b.CreateVectorOfStrings(list); };
@@ -282,14 +283,18 @@ class Library {
     std::vector<Offset<file::Input>> inputs;
     for (size_t i = 0; i < plan_.inputs.size(); ++i) {
       const auto& in = plan_.inputs[i];
-      inputs.push_back(file::CreateInput(b, b.CreateString(in.name), in.kind, static_cast<uint8_t>(in.dtype),
-                                         b.CreateVector(in.sizes), in.value, strings(dims(planned_.inputs[i].type))));
+      const auto name = b.CreateString(in.name);
+      const auto sizes = b.CreateVector(in.sizes);
+      const auto texts = strings(dims(planned_.inputs[i].type));
+      inputs.push_back(file::CreateInput(b, name, in.kind, static_cast<uint8_t>(in.dtype), sizes, in.value, texts));
     }
     std::vector<Offset<file::Output>> outputs;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       const auto& o = plan_.outputs[i];
-      outputs.push_back(file::CreateOutput(b, b.CreateString(planned_.outputs[i].name), static_cast<uint8_t>(o.dtype),
-                                           o.number, b.CreateVector(o.sizes), strings(dims(planned_.outputs[i].type))));
+      const auto name = b.CreateString(planned_.outputs[i].name);
+      const auto sizes = b.CreateVector(o.sizes);
+      const auto texts = strings(dims(planned_.outputs[i].type));
+      outputs.push_back(file::CreateOutput(b, name, static_cast<uint8_t>(o.dtype), o.number, sizes, texts));
     }
     std::vector<file::Binding> bindings;
     for (const auto& x : plan_.bindings) bindings.emplace_back(x.symbol, x.input, x.dim, x.scale, x.shift);
@@ -305,17 +310,23 @@ class Library {
     for (const auto& v : plan_.views)
       views.emplace_back(static_cast<uint8_t>(v.dtype), v.buffer, v.rank, v.offset, v.first_dim);
     std::vector<Offset<file::Constant>> constants;
-    for (const Constant& c : constants_)
+    for (const Constant& c : constants_) {
+      const auto name = b.CreateString(c.name);
+      const auto sizes = b.CreateVector(c.sizes), strides = b.CreateVector(c.strides);
+      const auto packed = c.packed ? b.CreateVector(NumbersOf(*c.packed)) : 0;
       constants.push_back(file::CreateConstant(
-          b, b.CreateString(c.name), c.offset, ReachOf(c), static_cast<uint8_t>(*planner::NativeType(c.dtype)),
-          b.CreateVector(c.sizes), b.CreateVector(c.strides), c.packed ? b.CreateVector(NumbersOf(*c.packed)) : 0));
+          b, name, c.offset, ReachOf(c), static_cast<uint8_t>(*planner::NativeType(c.dtype)), sizes, strides, packed));
+    }
     std::vector<Offset<file::Origin>> origins;
-    for (size_t i = 0; i < planned_.origins.size(); ++i)
-      origins.push_back(
-          file::CreateOrigin(b, b.CreateSharedString(planned_.origins[i]), b.CreateSharedString(planned_.places[i])));
+    for (size_t i = 0; i < planned_.origins.size(); ++i) {
+      const auto origin = b.CreateSharedString(planned_.origins[i]), place = b.CreateSharedString(planned_.places[i]);
+      origins.push_back(file::CreateOrigin(b, origin, place));
+    }
     std::vector<Offset<file::Pair>> metadata;
-    for (const auto& [key, value] : options_.metadata)
-      metadata.push_back(file::CreatePair(b, b.CreateString(key), b.CreateString(value)));
+    for (const auto& [key, value] : options_.metadata) {
+      const auto name = b.CreateString(key), text = b.CreateString(value);
+      metadata.push_back(file::CreatePair(b, name, text));
+    }
     std::vector<Offset<file::Plugin>> plugins;
     for (size_t i = 0; i < plugin_offsets_.size(); ++i)
       plugins.push_back(file::CreatePlugin(b, b.CreateString(options_.plugins[i].first), plugin_offsets_[i],
@@ -325,15 +336,32 @@ class Library {
     const auto leaves = Leaves(b);
     std::vector<file::State> states;
     for (const auto& s : plan_.states) states.emplace_back(s.input, s.dim, s.length, s.after, s.initial);
+    // Braces: their elements are written in this order.
+    const std::tuple fields{b.CreateString(program_.name),
+                            strings(kernels),
+                            b.CreateVector(symbols),
+                            b.CreateVectorOfStructs(exprs),
+                            b.CreateVector(inputs),
+                            b.CreateVector(outputs),
+                            b.CreateVectorOfStructs(bindings),
+                            b.CreateVector(checks),
+                            b.CreateVectorOfStructs(buffers),
+                            b.CreateVector(plan_.dims),
+                            b.CreateVectorOfStructs(views),
+                            b.CreateVector(plan_.numbers),
+                            b.CreateVectorOfStructs(steps),
+                            strings(plan_.texts),
+                            b.CreateVector(constants),
+                            b.CreateVector(origins),
+                            b.CreateVector(leaves),
+                            b.CreateString(in_spec),
+                            b.CreateString(out_spec),
+                            b.CreateVector(metadata),
+                            b.CreateVectorOfStructs(ops),
+                            b.CreateVector(plugins),
+                            b.CreateVectorOfStructs(states)};
     b.Finish(
-        file::CreatePlan(b, kernels::kPlanFileVersion, b.CreateString(program_.name), strings(kernels),
-                         b.CreateVector(symbols), b.CreateVectorOfStructs(exprs), b.CreateVector(inputs),
-                         b.CreateVector(outputs), b.CreateVectorOfStructs(bindings), b.CreateVector(checks),
-                         b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
-                         b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts),
-                         b.CreateVector(constants), b.CreateVector(origins), b.CreateVector(leaves),
-                         b.CreateString(in_spec), b.CreateString(out_spec), b.CreateVector(metadata),
-                         b.CreateVectorOfStructs(ops), b.CreateVector(plugins), b.CreateVectorOfStructs(states)),
+        std::apply([&](auto... field) { return file::CreatePlan(b, kernels::kPlanFileVersion, field...); }, fields),
         file::PlanIdentifier());
     return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
   }

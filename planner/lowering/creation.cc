@@ -95,7 +95,8 @@ void Logspace(PlanContext& c) {
   ir::Scalar base;
   base.kind = ir::Scalar::kFloat;
   base.d = c.f("base");
-  Operand wide = c.Map("pow", {c.number(base), powers}, c.Temp(DType::kFloat64, out.sizes), DType::kFloat64);
+  Operand number = c.number(base);
+  Operand wide = c.Map("pow", {number, powers}, c.Temp(DType::kFloat64, out.sizes), DType::kFloat64);
   c.Return(c.Cast(wide, out.dtype));
 }
 // Windows of a known length, as constants.

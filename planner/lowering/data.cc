@@ -148,8 +148,10 @@ Advanced ReadMasked(PlanContext& c, const Operand& x, const Operand& mask) {
   Advanced a = ReadIndices(c, x);
   if (!c.ok()) return a;
   ir::Scalar zero;
-  for (Operand& i : a.indices)
-    i = c.Map("where", {mask, i, c.number(zero)}, c.Temp(DType::kInt64, a.shape), DType::kInt64);
+  for (Operand& i : a.indices) {
+    Operand none = c.number(zero);
+    i = c.Map("where", {mask, i, none}, c.Temp(DType::kInt64, a.shape), DType::kInt64);
+  }
   return a;
 }
 void MaskedIndex(PlanContext& c) {
@@ -171,7 +173,7 @@ void MaskedIndexPut(PlanContext& c) {
   if (a.dims.size() != static_cast<size_t>(x.rank())) return c.Unsupported("without an index for each dim");
   c.Copy(x, out);
   ir::Scalar zero;
-  Operand added = c.Map("where", {mask, values, c.number(zero)}, c.Temp(out.dtype, a.shape), out.dtype);
+  Operand none = c.number(zero), added = c.Map("where", {mask, values, none}, c.Temp(out.dtype, a.shape), out.dtype);
   std::vector<Operand> in = {added};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
   if (!x.numel().is(0))
@@ -298,7 +300,8 @@ void IndexWrite(PlanContext& c) {
   if (add)
     if (const ir::Scalar alpha = c.scalar("alpha"); !alpha.is_constant() || alpha.d != 1) {
       if (ir::IsLowPrecision(out.dtype)) return c.Unsupported("alpha in half precision");
-      source = c.Map("mul", {source, c.number(alpha)}, c.Temp(out.dtype, source.sizes), out.dtype);
+      Operand factor = c.number(alpha);
+      source = c.Map("mul", {source, factor}, c.Temp(out.dtype, source.sizes), out.dtype);
     }
   c.Copy(x, out);
   if (!c.ok()) return;

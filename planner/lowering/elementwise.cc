@@ -41,7 +41,10 @@ DType Arithmetic(DType common, absl::Span<const Operand> operands) {
 }
 
 // Floating-point functions: integers count as the result's dtype.
-void FloatUnary(PlanContext& c) { c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype())); }
+void FloatUnary(PlanContext& c) {
+  Operand x = c.in(size_t{0});
+  c.Return(c.Map(c.kernel(), {x}, c.Result(), c.out_dtype()));
+}
 void SameUnary(PlanContext& c) {
   Operand x = c.in(size_t{0});
   if (const std::string_view k = c.kernel(); x.dtype == DType::kUInt64) {  // which is never negative
@@ -58,11 +61,13 @@ void BitwiseNot(PlanContext& c) {
 void Gelu(PlanContext& c) {
   const std::string how = c.str("approximate");
   if (how != "none" && how != "tanh") c.Unsupported(text::StrCat("approximate=\"", how, "\""));
-  c.Return(c.Map(how == "tanh" ? "gelu_tanh" : "gelu", {c.in("self")}, c.Result(), c.out_dtype()));
+  Operand x = c.in("self");
+  c.Return(c.Map(how == "tanh" ? "gelu_tanh" : "gelu", {x}, c.Result(), c.out_dtype()));
 }
 template <typename Attributes>
 void UnaryWith(PlanContext& c, const Attributes& a) {
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), a));
+  Operand x = c.in(size_t{0});
+  c.Return(c.Map(c.kernel(), {x}, c.Result(), c.out_dtype(), a));
 }
 void Elu(PlanContext& c) { UnaryWith(c, kernels::EluAttributes{c.f("alpha"), c.f("scale"), c.f("input_scale")}); }
 void LeakyRelu(PlanContext& c) { UnaryWith(c, kernels::LeakyReluAttributes{c.f("negative_slope")}); }
@@ -91,7 +96,8 @@ void Product(PlanContext& c) {
   c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
 }
 void Binary(PlanContext& c) {
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1})));
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Common(c, {0, 1})));
 }
 // Powers that torch has formulas of their own for.
 void Power(PlanContext& c) {
@@ -119,7 +125,8 @@ void FloatBinary(PlanContext& c) {
   c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(c.out_dtype(), {x, y})));
 }
 void Compare(PlanContext& c) {
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1})));
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Common(c, {0, 1})));
 }
 // x + alpha·y, with the operands exchanged for rsub. All are rounded to the common dtype, numbers too (torch adds
 // 1.703125 to bf16 for 1.702); the product is not.
@@ -153,8 +160,8 @@ void DivideMode(PlanContext& c) {
 }
 void Shift(PlanContext& c) {
   const DType common = Common(c, {0, 1});
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common,
-                 kernels::ShiftAttributes{ir::BitSize(common)}));
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  c.Return(c.Map(c.kernel(), {x, y}, c.Result(), common, kernels::ShiftAttributes{ir::BitSize(common)}));
 }
 
 // One weight, or one for each channel; those of the kernel's own operator are broadcast as any operand.
@@ -171,10 +178,12 @@ void Prelu(PlanContext& c) {
 }
 
 void Where(PlanContext& c) {
-  c.Return(c.Map("where", {c.in("condition"), c.in("self"), c.in("other")}, c.Result(), c.out_dtype()));
+  Operand condition = c.in("condition"), x = c.in("self"), y = c.in("other");
+  c.Return(c.Map("where", {condition, x, y}, c.Result(), c.out_dtype()));
 }
 void MaskedFill(PlanContext& c) {
-  c.Return(c.Map("where", {c.in("mask"), c.in("value"), c.in("self")}, c.Result(), c.out_dtype()));
+  Operand mask = c.in("mask"), value = c.in("value"), x = c.in("self");
+  c.Return(c.Map("where", {mask, value, x}, c.Result(), c.out_dtype()));
 }
 void Clamp(PlanContext& c) {
   Operand x = c.in("self");
@@ -186,20 +195,23 @@ void Clamp(PlanContext& c) {
   bool any = false;
   for (const auto& b : bounds) {
     if (c.node().op().ArgIndex(b.name) < 0 || !c.has(b.name)) continue;
-    x = c.Map(b.kernel, {x, c.in(b.name)}, c.Result(), t);
+    Operand bound = c.in(b.name);
+    x = c.Map(b.kernel, {x, bound}, c.Result(), t);
     any = true;
   }
   c.Return(any ? x : c.Cast(x, t));
 }
 void HardTanh(PlanContext& c) {
-  Operand low = c.Map("maximum", {c.in("self"), c.in("min_val")}, c.Result(), c.out_dtype());
-  c.Return(c.Map("minimum", {low, c.in("max_val")}, c.Result(), c.out_dtype()));
+  Operand x = c.in("self"), least = c.in("min_val");
+  Operand low = c.Map("maximum", {x, least}, c.Result(), c.out_dtype()), most = c.in("max_val");
+  c.Return(c.Map("minimum", {low, most}, c.Result(), c.out_dtype()));
 }
 void Relu6(PlanContext& c) {
   ir::Scalar zero, six;
   six.i = 6, six.d = 6;
-  Operand low = c.Map("maximum", {c.in("self"), c.number(zero)}, c.Result(), c.out_dtype());
-  c.Return(c.Map("minimum", {low, c.number(six)}, c.Result(), c.out_dtype()));
+  Operand x = c.in("self"), least = c.number(zero);
+  Operand low = c.Map("maximum", {x, least}, c.Result(), c.out_dtype()), most = c.number(six);
+  c.Return(c.Map("minimum", {low, most}, c.Result(), c.out_dtype()));
 }
 void AddProduct(PlanContext& c) {
   const auto value = c.scalar("value");
@@ -221,8 +233,8 @@ void Lerp(PlanContext& c) {
 
 // log(x / (1 - x)), of x kept within eps of 0 and 1.
 void Logit(PlanContext& c) {
-  c.Return(
-      c.Map("logit", {c.in("self")}, c.Result(), c.out_dtype(), kernels::LogitAttributes{c.opt_f("eps").value_or(-1)}));
+  Operand x = c.in("self");
+  c.Return(c.Map("logit", {x}, c.Result(), c.out_dtype(), kernels::LogitAttributes{c.opt_f("eps").value_or(-1)}));
 }
 void RoundDecimals(PlanContext& c) {
   Operand x = c.in("self");
@@ -241,11 +253,12 @@ void Ldexp(PlanContext& c) {
   two.kind = ir::Scalar::kFloat;
   two.d = 2;
   const DType t = ir::IsFloating(y.dtype) ? y.dtype : DType::kFloat32;
-  Operand power = c.Map("pow", {c.number(two), y}, c.Temp(t, y.sizes), t);
+  Operand base = c.number(two), power = c.Map("pow", {base, y}, c.Temp(t, y.sizes), t);
   c.Return(c.Map("mul", {x, power}, c.Result(), Arithmetic(c.out_dtype(), {x, power})));
 }
 void FloatPower(PlanContext& c) {
-  c.Return(c.Map("pow", {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), DType::kFloat64));
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  c.Return(c.Map("pow", {x, y}, c.Result(), DType::kFloat64));
 }
 void Glu(PlanContext& c) {
   Operand x = c.in("self");

@@ -62,10 +62,16 @@ void AddProduct(PlanContext& c) {
   const ir::Scalar alpha = c.scalar("alpha"), beta = c.scalar("beta");
   if (!c.ok()) return;
   if (!alpha.is_constant() || !beta.is_constant()) return c.Unsupported("alpha or beta is not known");
-  if (alpha.d != 1) y = c.Map("mul", {y, c.number(alpha)}, c.Temp(t, y.sizes), t);
+  if (alpha.d != 1) {
+    Operand factor = c.number(alpha);
+    y = c.Map("mul", {y, factor}, c.Temp(t, y.sizes), t);
+  }
   if (beta.d == 0) return c.Return(c.Cast(y, c.out_dtype()));  // torch: self is ignored, NaN in it too
   Operand x = c.in("self");
-  if (beta.d != 1) x = c.Map("mul", {x, c.number(beta)}, c.Temp(t, x.sizes), t);
+  if (beta.d != 1) {
+    Operand factor = c.number(beta);
+    x = c.Map("mul", {x, factor}, c.Temp(t, x.sizes), t);
+  }
   c.Return(c.Map("add", {x, y}, c.Result(), t));
 }
 

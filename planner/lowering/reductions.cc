@@ -138,7 +138,7 @@ void NanSum(PlanContext& c) {
   if (!ir::IsFloating(x.dtype))
     return c.Return(Reduce(c, c.kernel() == "nanmean" ? "mean" : "sum", x, dims, out.dtype, out));
   Operand nan = c.Map("isnan", {x}, c.Temp(DType::kBool, x.sizes), x.dtype);
-  Operand kept = c.Map("where", {nan, c.number(ir::Scalar()), x}, c.Temp(x.dtype, x.sizes), x.dtype);
+  Operand zero = c.number(ir::Scalar()), kept = c.Map("where", {nan, zero, x}, c.Temp(x.dtype, x.sizes), x.dtype);
   if (c.kernel() == "nansum") return c.Return(Reduce(c, "sum", kept, dims, out.dtype, out));
   const DType wide = out.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   Operand numbers = c.Map("logical_not", {nan}, c.Temp(DType::kBool, x.sizes), DType::kBool);
@@ -196,7 +196,7 @@ void LayerNorm(PlanContext& c) {
     ir::Scalar eps;
     eps.kind = ir::Scalar::kFloat;
     eps.d = c.f("eps");
-    Operand shifted = c.Map("add", {variance, c.number(eps)}, c.Temp(wide, {rows}), wide);
+    Operand little = c.number(eps), shifted = c.Map("add", {variance, little}, c.Temp(wide, {rows}), wide);
     c.Map("rsqrt", {shifted}, c.Reshape(scale, {rows}), wide);
     results.push_back(mean);
     results.push_back(scale);

@@ -1,6 +1,7 @@
 // Boxes: what detectors end with.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "importers/onnx/lowering.h"
 
@@ -11,17 +12,15 @@ namespace {
 Value* Corners(Call& c, Value* boxes, bool centre) {
   Value* part[4];
   for (int64_t i = 0; i < 4; ++i) part[i] = c.b.Call("aten.select.int", {boxes, -1, i});
-  const auto all = [&](Value* a, Value* b, Value* d, Value* e) {
-    return c.b.Call("aten.stack.default", {Arg(Values{a, b, d, e}), -1});
-  };
+  const auto all = [&](Values corners) { return c.b.Call("aten.stack.default", {Arg(std::move(corners)), -1}); };
   if (centre) {
     Value *w = c.b.Call("aten.mul.Scalar", {part[2], 0.5}), *h = c.b.Call("aten.mul.Scalar", {part[3], 0.5});
-    return all(c.b.Call("aten.sub.Tensor", {part[0], w}), c.b.Call("aten.sub.Tensor", {part[1], h}),
-               c.b.Call("aten.add.Tensor", {part[0], w}), c.b.Call("aten.add.Tensor", {part[1], h}));
+    return all({c.b.Call("aten.sub.Tensor", {part[0], w}), c.b.Call("aten.sub.Tensor", {part[1], h}),
+                c.b.Call("aten.add.Tensor", {part[0], w}), c.b.Call("aten.add.Tensor", {part[1], h})});
   }
-  return all(c.b.Call("aten.minimum.default", {part[0], part[2]}), c.b.Call("aten.minimum.default", {part[1], part[3]}),
-             c.b.Call("aten.maximum.default", {part[0], part[2]}),
-             c.b.Call("aten.maximum.default", {part[1], part[3]}));
+  return all(
+      {c.b.Call("aten.minimum.default", {part[0], part[2]}), c.b.Call("aten.minimum.default", {part[1], part[3]}),
+       c.b.Call("aten.maximum.default", {part[0], part[2]}), c.b.Call("aten.maximum.default", {part[1], part[3]})});
 }
 
 // Rows (batch, class, box): each class of each batch on its own, in this order.

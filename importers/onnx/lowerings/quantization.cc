@@ -207,8 +207,8 @@ void QLinearConv(Call& c) {
 void ConvInteger(Call& c) {
   Value *x = Centred(c, c.in(0), c.opt_in(2), 1), *w = Centred(c, c.in(1), c.opt_in(3), 0);
   if (!c.ok()) return;
-  Value* y = Convolve(c, c.b.Cast(x, DType::kFloat64), c.b.Cast(w, DType::kFloat64), nullptr);
-  if (y) c.Give(c.b.Cast(y, DType::kInt32));
+  x = c.b.Cast(x, DType::kFloat64), w = c.b.Cast(w, DType::kFloat64);
+  if (Value* y = Convolve(c, x, w, nullptr)) c.Give(c.b.Cast(y, DType::kInt32));
 }
 
 constexpr Row kRows[] = {
