@@ -113,9 +113,8 @@ void PackedAttention(Call& c) {
   if (Value* bias = c.opt_in(5)) mask = mask ? c.b.Call("aten.add.Tensor", {mask, bias}) : bias;
   const bool causal = c.integer("unidirectional", 0) != 0;
   if (causal && mask) return c.Refuse("unidirectional and with a mask");
-  Value* out = Attend(c, Heads(c, parts[0], heads), Heads(c, parts[1], heads), Heads(c, parts[2], heads), mask, causal,
-                      c.real("scale", 0));
-  c.Give(Joined(c, out));
+  Value *q = Heads(c, parts[0], heads), *k = Heads(c, parts[1], heads), *v = Heads(c, parts[2], heads);
+  c.Give(Joined(c, Attend(c, q, k, v, mask, causal, c.real("scale", 0))));
 }
 
 // Of queries, keys and values, each [batch, length, heads * size].
@@ -140,8 +139,8 @@ void MultiHeadAttention(Call& c) {
   const bool causal = c.integer("unidirectional", 0) != 0;
   if (causal && mask) return c.Refuse("unidirectional and with a mask");
   if (!c.ok()) return;
-  c.Give(Joined(
-      c, Attend(c, Heads(c, q, heads), Heads(c, k, heads), Heads(c, v, heads), mask, causal, c.real("scale", 0))));
+  q = Heads(c, q, heads), k = Heads(c, k, heads), v = Heads(c, v, heads);
+  c.Give(Joined(c, Attend(c, q, k, v, mask, causal, c.real("scale", 0))));
 }
 
 constexpr Row kRows[] = {
