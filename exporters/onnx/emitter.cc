@@ -241,7 +241,7 @@ V Emitter::Op(std::string_view type, std::vector<V> in, Attrs attrs, DType out, 
   return v;
 }
 
-V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
+V Emitter::Const(DType dtype, Ints dims, std::string bytes, std::string_view name) {
   std::string key = text::StrCat(static_cast<int>(dtype), ":");
   for (int64_t d : dims) text::StrAppend(&key, d, ",");
   key += ':';
@@ -251,8 +251,7 @@ V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
     onnx::TensorProto& t = it->second.second;
     for (int64_t d : dims) t.add_dims(d);
     t.set_data_type(OnnxType(dtype));
-    std::string stem = text::StrCat("const.", ir::Name(dtype));
-    it->second.first = UniqueName(stem);
+    it->second.first = UniqueName(name.empty() ? text::StrCat("const.", ir::Name(dtype)) : std::string(name));
     t.set_name(it->second.first);
     shared_->known[it->second.first] = {dtype, dims, bytes};
     t.set_raw_data(std::move(bytes));

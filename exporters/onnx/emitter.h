@@ -52,6 +52,7 @@ struct EmitterShared {
   int opset = 20;
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
+  bool from_onnx = false;  // as in OnnxOptions
   NodeMetadata metadata = NodeMetadata::kNone;
   text::Set names;  // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;
@@ -99,8 +100,9 @@ class Emitter {
   std::vector<V> Custom(const std::string& domain, std::string_view type, const std::vector<V>& in, Attrs attrs,
                         const std::vector<const ir::Type*>& outs);
 
-  // Small constants, stored as initializers of the outermost graph and shared.
-  V Const(DType dtype, Ints dims, std::string bytes);
+  // Small constants, stored as initializers of the outermost graph and shared. The first one may have a name of its
+  // own.
+  V Const(DType dtype, Ints dims, std::string bytes, std::string_view name = {});
   // The elements of a constant; null where they are not known.
   const Known* Find(const V& v) const;
   V I64(Ints values);                     // 1-D

@@ -75,6 +75,7 @@ class Exporter {
     shared_.opset = o.opset;
     shared_.form = o.form;
     shared_.strict_types = o.strict_types;
+    shared_.from_onnx = o.from_onnx;
     shared_.metadata = o.node_metadata;
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
@@ -92,6 +93,7 @@ class Exporter {
     UserInputs();
     if (o_.state_io) StateInputs();
     ReserveOutputNames();
+    if (o_.from_onnx) NameConstants();
     FindTurnedWeights();
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
@@ -230,6 +232,19 @@ class Exporter {
         output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
   }
 
+  // Sizes, axes and limits that were constants of the model and are arguments of the program: where a lowering makes
+  // the same constant, it is called as it was.
+  void NameConstants() {
+    constexpr int64_t kMostNamed = 256;  // bytes
+    for (size_t i = 0; i < p_.input_specs.size(); ++i) {
+      const auto w = p_.weights.find(p_.input_specs[i].target);
+      if (!p_.input_specs[i].is_weight() || w == p_.weights.end() || !p_.graph->inputs()[i]->users().empty()) continue;
+      const auto& [name, t] = *w;
+      if (!onnx_out::OnnxType(t.dtype) || t.nbytes() > kMostNamed) continue;
+      if (auto bytes = ir::ReadDense(t); bytes.ok()) emitter_.Const(t.dtype, t.sizes, *std::move(bytes), name);
+    }
+  }
+
   // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
   void KnowElements(const std::string& name, const ir::TensorRef& t) {
     if (ir::IsFloating(t.dtype) || ir::ByteSize(t.dtype) == 0 || t.nbytes() > onnx_out::kMostFolded) return;
@@ -327,7 +342,28 @@ class Exporter {
     infos->erase(std::remove_if(infos->begin(), infos->end(),
                                 [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
                  infos->end());
+    NameResults(free, &renamed);
     Rename(graph_, renamed);
+  }
+
+  // What a value of the program has become is called as it is there; what a lowering makes on the way gives way.
+  // `free`: results of nodes that are no output.
+  void NameResults(std::set<std::string> free, absl::flat_hash_map<std::string, std::string>* renamed) {
+    const std::set<std::string> results = free;
+    std::set<std::string> given;
+    for (const ir::Node* n : *p_.graph) {
+      for (const ir::Value* v : n->outputs()) {
+        const V* x = v ? lowering_.Find(v) : nullptr;
+        if (!x || !free.contains(x->name) || (!results.contains(v->name()) && shared_.names.contains(v->name())))
+          continue;
+        if (!given.insert(v->name()).second) continue;
+        free.erase(x->name);
+        shared_.names.insert(v->name());
+        if (x->name != v->name()) (*renamed)[x->name] = v->name();
+      }
+    }
+    for (const std::string& name : free)
+      if (given.contains(name)) (*renamed)[name] = emitter_.UniqueName(name);
   }
 
   // Values of a graph, and what the graphs inside it read of them.

@@ -138,6 +138,11 @@ class GraphLowering {
   void Lower(const ir::Node& n, std::vector<Problem>* problems);
   // The ONNX value of `v`; an error in the emitter's status when it has none.
   V Get(const ir::Value* v);
+  // The same; null where it has none.
+  const V* Find(const ir::Value* v) const {
+    const auto it = values_.find(v);
+    return it == values_.end() ? nullptr : &it->second;
+  }
   Emitter& emitter() { return e_; }
   std::vector<Problem>* problems() { return problems_; }
   // Why nodes without a row were not decomposed; null when not known.

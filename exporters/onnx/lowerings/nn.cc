@@ -89,7 +89,7 @@ void LogSoftmax(LoweringContext& c) {
   const Attrs attrs = {{"axis", int64_t{c.dim("dim", x.rank)}}};
   V y = c.e.Op("LogSoftmax", {x}, attrs);
   // ONNX Runtime's kernel of f64 loses NaN (1.31), which its Softmax keeps.
-  if (x.dtype == DType::kFloat64 && MayBeNan(c.tensor("self")))
+  if (x.dtype == DType::kFloat64 && MayBeNan(c, c.tensor("self")))
     y = c.e.Add(y, c.e.Mul(c.e.Op("Softmax", {x}, attrs), c.e.Number(0, x.dtype)));
   c.Return(y);
 }
@@ -231,7 +231,7 @@ void InstanceNorm(LoweringContext& c) {
     for (int d = 2; d < x.rank; ++d) axes.push_back(d), dims.push_back(d);
     ir::Value* input = c.tensor("input");
     const auto channels = x.rank >= 3 ? input->sizes()[1].constant() : std::nullopt;
-    if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeEmpty(input, dims)) {
+    if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeMeanOfNothing(c, input, dims)) {
       const auto filled = [&](double v) {
         return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), x.dtype, {*channels});
       };

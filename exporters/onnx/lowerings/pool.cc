@@ -308,7 +308,8 @@ void AdaptiveAvg(LoweringContext& c) {
     Ints axes;
     std::vector<int> dims;
     for (int d = 0; d < spatial; ++d) axes.push_back(first + d), dims.push_back(first + d);
-    return c.Return(MayBeEmpty(self, dims) ? c.e.Reduce("ReduceMean", x, axes, true) : KeptMean(c.e, x, axes));
+    return c.Return(MayBeMeanOfNothing(c, self, dims) ? c.e.Reduce("ReduceMean", x, axes, true)
+                                                      : KeptMean(c.e, x, axes));
   }
   // Evenly divided static sizes are a plain average pool.
   Ints kernel;
