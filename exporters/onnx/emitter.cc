@@ -405,6 +405,10 @@ V Emitter::Transpose(V x, Ints perm) {
   transposed_[y.name] = {x, std::move(perm)};
   return y;
 }
+V Emitter::ReshapedAs(const V& v, const ir::Sizes& sizes) const {
+  const auto it = parts_.find(v.name);
+  return it != parts_.end() && it->second.second.sizes == sizes ? it->second.first : V{};
+}
 const std::pair<V, Ints>* Emitter::TransposeOf(const V& x) const {
   const auto it = transposed_.find(x.name);
   return it == transposed_.end() ? nullptr : &it->second;
@@ -413,6 +417,8 @@ V Emitter::Unsqueeze(V x, Ints axes) {
   if (axes.empty()) return x;
   if (axes == Ints{0})
     if (const auto it = scalars_.find(x.name); it != scalars_.end()) return it->second;
+  if (const auto it = squeezed_.find(x.name); it != squeezed_.end() && it->second.second == axes)
+    return it->second.first;
   if (const auto it = reshaped_.find(x.name); it != reshaped_.end() && axes.size() == 1) {
     Ints shape = it->second.second;
     if (axes[0] >= 0 && axes[0] <= static_cast<int64_t>(shape.size())) {
@@ -439,8 +445,9 @@ V Emitter::Squeeze(V x, Ints axes) {
   }
   int rank = x.rank < 0 ? -1 : x.rank - static_cast<int>(axes.size());
   const bool scalar = x.rank == 1 && axes == Ints{0};
-  V y = Op("Squeeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
-  if (scalar) scalars_[y.name] = std::move(x);
+  V y = Op("Squeeze", {x, I64(axes)}, {}, x.dtype, rank);
+  if (scalar) scalars_[y.name] = x;
+  squeezed_[y.name] = {std::move(x), std::move(axes)};
   return y;
 }
 V Emitter::Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps) {

@@ -124,6 +124,10 @@ class Emitter {
   // of what was reshaped to a known shape: a Reshape of what that is made of
   V Unsqueeze(V x, Ints axes);
   V Squeeze(V x, Ints axes);  // the same
+  // Says that a value has the elements of another in their order, whose sizes the type has: Reshape to these is that
+  // one.
+  void IsReshaped(const V& v, V of, const ir::Type& type) { parts_[v.name] = {std::move(of), type}; }
+  V ReshapedAs(const V& v, const ir::Sizes& sizes) const;  // empty where there is none
   // What a Transpose is of, and in which order; null for other values.
   const std::pair<V, Ints>* TransposeOf(const V& x) const;
   V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
@@ -162,10 +166,12 @@ class Emitter {
   std::vector<std::pair<std::string, std::string>> metadata_;
   absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
   text::Map<std::pair<V, Ints>> transposed_;        // what results of Transpose are made of
-  text::Map<std::pair<V, Ints>> reshaped_;  // what results of Reshape to a known shape are made of, and that shape
-  text::Map<V> lifted_;                     // what results of Unsqueeze at the front are made of
-  text::Map<V> scalars_;                    // what 0-d results of Squeeze are made of
-  text::Map<std::vector<V>> written_;       // results of nodes of this graph, by operator, operands and attributes
+  text::Map<std::pair<V, Ints>> reshaped_;   // what results of Reshape to a known shape are made of, and that shape
+  text::Map<V> lifted_;                      // what results of Unsqueeze at the front are made of
+  text::Map<V> scalars_;                     // what 0-d results of Squeeze are made of
+  text::Map<std::pair<V, Ints>> squeezed_;   // what results of Squeeze are made of, and the axes
+  text::Map<std::pair<V, ir::Type>> parts_;  // of values that are known as parts, too
+  text::Map<std::vector<V>> written_;        // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);
   // The node itself, types as they are; the results of an equal one where there is one already. `unique`: always a node

@@ -2,6 +2,7 @@
 #include "exporters/onnx/export.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <set>
@@ -84,6 +85,9 @@ class Exporter {
       return Weight(v, form);
     };
     lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
+    lowering_.stacked = [this](std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name) {
+      return Stacked(std::move(parts), dims, name);
+    };
     lowering_.numbers = [this](const ir::Value* v) { return NumbersOf(v); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
@@ -301,6 +305,42 @@ class Exporter {
     return updated_.contains(name) || w == p_.weights.end() ? nullptr : &w->second;
   }
 
+  // A weight of the model that is read in pieces, and that the pieces are again, is written itself.
+  V Stacked(std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name) {
+    const DType dtype = parts[0].dtype;
+    for (size_t i = 0; o_.from_onnx && i < p_.input_specs.size(); ++i) {
+      const auto w = p_.weights.find(p_.input_specs[i].target);
+      if (p_.input_specs[i].is_weight() && w != p_.weights.end() && p_.graph->inputs()[i]->users().empty() &&
+          w->second.dtype == dtype && w->second.sizes == dims && IsStackOf(w->second, parts))
+        return Weight(p_.graph->inputs()[i], std::nullopt);
+    }
+    std::pair<std::vector<WeightKey>, Ints> key{{}, dims};
+    for (const ir::TensorRef& t : parts) key.first.push_back(KeyOf(t));
+    std::string& known = stacked_[key];
+    if (known.empty()) {
+      known = emitter_.UniqueName(name);
+      const ir::TensorRef first = parts[0];
+      weights_.push_back({known, first, onnx_out::StoredForm{.dtype = dtype, .dims = dims, .parts = std::move(parts)}});
+    }
+    return {known, dtype, static_cast<int>(dims.size())};
+  }
+
+  // Whether the bytes of a tensor are those of others, one behind the other.
+  static bool IsStackOf(const ir::TensorRef& whole, const std::vector<ir::TensorRef>& parts) {
+    const absl::Span<const uint8_t> bytes = ir::MappedBytes(*whole.storage);
+    if (bytes.empty() || !whole.is_contiguous()) return false;
+    auto at = static_cast<uint64_t>(whole.offset);
+    for (const ir::TensorRef& t : parts) {
+      const auto n = static_cast<uint64_t>(t.nbytes());
+      const auto part = ir::ReadDense(t);
+      if (!part.ok() || at > bytes.size() || n > bytes.size() - at ||
+          std::memcmp(bytes.data() + at, part->data(), n) != 0)
+        return false;
+      at += n;
+    }
+    return at == static_cast<uint64_t>(whole.offset) + static_cast<uint64_t>(whole.nbytes());
+  }
+
   V TurnedWeight(const ir::Value* v, const Ints& perm) {
     const auto it = spec_of_.find(v);
     if (it == spec_of_.end()) return {};
@@ -482,6 +522,7 @@ class Exporter {
   using WeightKey = std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
   static WeightKey KeyOf(const ir::TensorRef& t) { return {t.storage.get(), t.offset, t.dtype, t.sizes, t.strides}; }
   std::map<WeightKey, std::string> name_of_;
+  std::map<std::pair<std::vector<WeightKey>, Ints>, std::string> stacked_;  // names of what is made of several
   std::map<WeightKey, Ints> order_of_;  // of weights that are read in another order only
 };
 

@@ -339,8 +339,32 @@ V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& 
   return c.e.Cast(y, t);
 }
 
+// What the convolution's input is with zeros around it, where that is what pads it: begins and ends of the dims behind
+// the first two. Null for others.
+ir::Value* PaddedByZeros(ir::Value* v, Ints* begin, Ints* end) {
+  const ir::Node* n = v->producer();
+  if (!n || n->op_name() != "aten.constant_pad_nd.default") return nullptr;
+  ir::ArgReader args(*n);
+  const ir::Scalar value = args.scalar("value");
+  const ir::SymInts pad = args.sym_ints("pad");
+  const auto dims = static_cast<size_t>(v->rank() - 2);
+  if (!value.is_constant() || value.kind == ir::Scalar::kComplex || value.d != 0 || pad.size() % 2 != 0 ||
+      pad.size() > 2 * dims)
+    return nullptr;
+  begin->assign(dims, 0), end->assign(dims, 0);
+  for (size_t k = 0; k < pad.size(); ++k) {
+    if (pad[k].value || pad[k].constant < 0) return nullptr;
+    (*(k % 2 == 0 ? begin : end))[dims - 1 - k / 2] = pad[k].constant;
+  }
+  return args.tensor("self");
+}
+
 void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
-  V x = c.in(input_name), w = c.in("weight"), b = c.opt_in("bias");
+  ir::Value* input = c.tensor(input_name);
+  Ints zeros_before, zeros_behind;
+  if (!a.transposed && c.e.shared()->from_onnx && input->rank() == c.tensor("weight")->rank())
+    if (ir::Value* inner = PaddedByZeros(input, &zeros_before, &zeros_behind)) input = inner;
+  V x = c.value(input), w = c.in("weight"), b = c.opt_in("bias");
   ir::Value* wv = c.tensor("weight");
   a.spatial = w.rank - 2;
   auto fit = [&](Ints& v) {
@@ -366,6 +390,7 @@ void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
     } else if (!a.padding.empty()) {
       begin[d] = end[d] = a.padding[d];
     }
+    if (input != c.tensor(input_name)) begin[d] += zeros_before[d], end[d] += zeros_behind[d];
   }
   V y;
   if (!ir::IsFloating(x.dtype)) {

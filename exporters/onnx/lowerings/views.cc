@@ -18,7 +18,9 @@ void Alias(LoweringContext& c) { c.Return(c.in("self")); }
 // of the result are used where the argument is symbolic, so that fewer nodes compute shapes.
 V ReshapeTo(LoweringContext& c, V x, const SymInts& wanted) {
   const ir::Type& out = c.out_type();
-  if (c.tensor("self")->sizes() == out.sizes) return x;
+  const ir::Sizes& own = c.tensor("self")->sizes();
+  if (own == out.sizes) return x;
+  if (V known = c.e.ReshapedAs(x, out.sizes)) return known;
   if (auto sizes = out.StaticSizes()) return c.e.Reshape(x, *sizes);
   SymInts target = wanted;
   int unknown = 0;
@@ -32,6 +34,19 @@ V ReshapeTo(LoweringContext& c, V x, const SymInts& wanted) {
   if (unknown == 1 && !zero)
     for (IntOrValue& i : target)
       if (i.value) i = -1;
+  // 0 copies the size in the same place; beside a -1 it must not be one of no elements.
+  if (unknown > 1 && !zero) {
+    Ints copied;
+    bool may_be_empty = false;
+    for (size_t i = 0; i < target.size(); ++i) {
+      const bool same = target[i].value && i < own.size() && i < out.sizes.size() && own[i] == out.sizes[i];
+      may_be_empty |= same && ir::RangeOf(own[i]).min < 1;
+      copied.push_back(same ? 0 : target[i].value ? -1 : target[i].constant);
+    }
+    const auto rest = std::count(copied.begin(), copied.end(), -1);
+    if (rest == 0 || (rest == 1 && (!may_be_empty || c.e.shared()->from_onnx)))
+      return c.e.Reshape(x, c.e.I64(copied), out.rank());
+  }
   return c.e.Reshape(x, c.shape(target), out.rank(), zero);
 }
 
