@@ -46,7 +46,7 @@ void AddRun(CLI::App& app, int* code) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   cmd->add_option("--python", state->options.python,
-                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
+                  "run an .onnx by the onnxruntime of this Python, not by slipway's kernels")
       ->type_name("FILE");
   cmd->add_option("--emulator", state->options.emulator,
                   "the qemu-user that runs a library of another machine; by its name in PATH if not said")

@@ -93,6 +93,7 @@ absl::Status WriteOnnx(Conversion& c) {
   options->refusals = &c.context.refusals;
   options->result_names = c.output_names;
   options->from_onnx = IsFromOnnx(c.archive);
+  options->keep_halves = options->from_onnx && c.options.dtype.empty();
   SayGuards(c);
   options->metadata = c.Metadata();
   options->max_output = c.max_output;

@@ -361,7 +361,8 @@ constexpr std::string_view kOnnxProducer = "ONNX model";
 absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std::string, ir::TensorRef>& constants) {
   auto read = importers::ReadOnnxProgram(source.file, constants);
   if (absl::IsUnimplemented(read.status()))
-    return WithHelp(read.status(), "slipway inspect, diff, run and verify take the model as it is");
+    return WithHelp(read.status(),
+                    "slipway inspect, diff and minify take the model as it is, and so does run --python PYTHON");
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, std::move(read));
   RETURN_IF_ERROR(ir::Verify(*program));
   ir::Archive archive;

@@ -25,7 +25,7 @@ struct RunOptions {
   bool profile = false;
   std::string html;      // where the profile is drawn, too; "": nowhere
   int threads = 0;       // at once; 0: kernels::DefaultThreads()
-  std::string python;    // for ONNX models, as OnnxRuntimeOptions has it
+  std::string python;    // runs an ONNX model by onnxruntime, as OnnxRuntimeOptions has it; "": the native plan
   std::string emulator;  // for libraries of another machine, as EmulatorOptions has it
   uint64_t memory_limit = uint64_t{1} << 36;
 };

@@ -198,6 +198,9 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
     return forbidden(t) == DType::kUnknown && HasKernel(type, schema->SinceVersion(), t, &listed);
   };
   if (!shared_->strict_types && runs(types)) return Raw(type, in, std::move(attrs), outs);
+  if (shared_->keep_halves && forbidden(types) == DType::kUnknown &&
+      std::any_of(types.begin(), types.end(), [](const auto& t) { return ir::IsLowPrecision(t.second); }))
+    return Raw(type, in, std::move(attrs), outs);
 
   // Find one substitute per distinct dtype that makes the operator runnable; the first that works wins.
   for (size_t p = 0; p < types.size() && !shared_->strict_types; ++p) {

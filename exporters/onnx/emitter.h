@@ -52,7 +52,7 @@ struct EmitterShared {
   int opset = 20;
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
-  bool from_onnx = false;  // as in OnnxOptions
+  bool from_onnx = false, keep_halves = false;  // as in OnnxOptions
   NodeMetadata metadata = NodeMetadata::kNone;
   text::Set names;  // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;

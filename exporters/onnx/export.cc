@@ -77,6 +77,7 @@ class Exporter {
     shared_.form = o.form;
     shared_.strict_types = o.strict_types;
     shared_.from_onnx = o.from_onnx;
+    shared_.keep_halves = o.keep_halves;
     shared_.metadata = o.node_metadata;
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;

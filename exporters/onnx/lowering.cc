@@ -187,6 +187,25 @@ V LoweringContext::number(const ir::Scalar& s, DType dtype) {
   return e.Number(0, dtype);
 }
 
+// The tensor whose sizes these are, all of them; null where there is none.
+static ir::Value* WholeShape(const ir::SymInts& ints) {
+  ir::Value* whole = nullptr;
+  for (size_t d = 0; d < ints.size(); ++d) {
+    if (!ints[d].value) continue;
+    const ir::Node* n = ints[d].value->producer();
+    if (!n || n->op_name() != "aten.sym_size.int") return nullptr;
+    ir::ArgReader args(*n);
+    ir::Value* of = args.tensor("self");
+    if ((whole && whole != of) || static_cast<size_t>(of->rank()) != ints.size() ||
+        args.dim("dim", of->rank()) != static_cast<int>(d))
+      return nullptr;
+    whole = of;
+  }
+  for (size_t d = 0; whole && d < ints.size(); ++d)
+    if (!ints[d].value && whole->sizes()[d].constant() != ints[d].constant) return nullptr;
+  return whole;
+}
+
 V LoweringContext::dim0(ir::IntOrValue i) {
   return i.value ? e.Cast(raw(i.value), DType::kInt64) : e.I64Scalar(i.constant);
 }
@@ -202,6 +221,7 @@ V LoweringContext::dim1(ir::IntOrValue i) {
   return it->second;
 }
 V LoweringContext::shape(const ir::SymInts& ints) {
+  if (ir::Value* v = WholeShape(ints)) return e.Shape(raw(v));
   std::vector<V> parts;
   Ints run;
   auto flush = [&] {
@@ -279,7 +299,8 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   } else {
     // The pure graph has products of halves; a bias is then added with a rounding of its own.
     const bool product = e_.shared()->strict_types && n.op().traits.autocast == ir::AutocastClass::kLower;
-    LoweringContext c(n, e_, *this, !custom && row->widen && !product);
+    const bool kept = !custom && row->widen.kind == Widening::kUnlessKept && e_.shared()->keep_halves;
+    LoweringContext c(n, e_, *this, !custom && row->widen.kind != Widening::kNever && !product && !kept);
     status = ir::RunRule(n, [&] { custom ? LowerCustom(c, *custom) : row->fn(c); });
     results = std::move(c.results());
     if (status.ok()) status = c.status();

@@ -74,12 +74,20 @@ class LoweringContext : public ir::ArgReader {
 
 using LowerFn = void (*)(LoweringContext& c);
 
+// Whether a lowering computes in f32 when inputs are f16 or bf16: for those of more than one node, whose intermediate
+// rounding (and overflow) would differ from torch's single rounding at the end. One of one node need not where a model
+// had these types.
+struct Widening {
+  enum Kind : uint8_t { kNever, kAlways, kUnlessKept } kind = kNever;
+  constexpr Widening(bool always) : kind(always ? kAlways : kNever) {}  // NOLINT
+  constexpr Widening(Kind k) : kind(k) {}                               // NOLINT
+};
+inline constexpr Widening kUnlessKept = Widening::kUnlessKept;
+
 struct Row {
   std::string_view op;
   LowerFn fn;
-  // Compute in f32 when inputs are f16 or bf16: for lowerings of more than one node, whose intermediate rounding (and
-  // overflow) would differ from torch's single rounding at the end.
-  bool widen = false;
+  Widening widen = false;
   int min_opset = 0;                              // 0: every opset we write
   bool (*legal_if)(const ir::Node& n) = nullptr;  // null: always; else the op is legal only where it returns true
   int max_opset = kMaxOpset;

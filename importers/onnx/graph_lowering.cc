@@ -245,6 +245,7 @@ absl::Status GraphLowering::Run() {
   for (ir::Node* n : nodes) RETURN_IF_ERROR(Lower(n));
   if (!refusals_.empty()) return absl::OkStatus();
   ir::Builder end(g_, nullptr, nullptr);
+  absl::flat_hash_set<const Value*> given;
   for (ir::Arg& out : g_.outputs) {
     Value* v = out.value();
     if (!v) continue;
@@ -253,7 +254,10 @@ absl::Status GraphLowering::Run() {
       refusals_.push_back({"a sequence that the program gives", v->name()});
       return absl::OkStatus();
     }
-    if (made != v && made->producer() && !named_.contains(v)) g_.TakeName(made, v);
+    // What is handed through, an input or another output, has that one's name.
+    const bool again = !given.insert(made).second || !made->producer();
+    if (made != v && again && made->type().is_tensor()) made = end.Call("aten.clone.default", {made});
+    if (made != v && made->producer() && (again || !named_.contains(v))) g_.TakeName(made, v);
     out = Arg(made);
   }
   RETURN_IF_ERROR(end.status());

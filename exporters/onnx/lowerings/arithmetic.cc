@@ -415,7 +415,7 @@ constexpr Row kRows[] = {
     {"aten.remainder.Tensor", RemainderOp, true}, {"aten.remainder.Scalar", RemainderOp, true},
     {"aten.remainder.Scalar_Tensor", RemainderOp, true},
     {"aten.fmod.Tensor", Fmod}, {"aten.fmod.Scalar", Fmod},
-    {"aten.pow.Tensor_Tensor", PowOp, true, 0, IsFloatOrKnownPower}, {"aten.pow.Tensor_Scalar", PowOp, true},
+    {"aten.pow.Tensor_Tensor", PowOp, kUnlessKept, 0, IsFloatOrKnownPower}, {"aten.pow.Tensor_Scalar", PowOp, kUnlessKept},
     {"aten.pow.Scalar", PowOp, true, 0, IsFloatOrKnownPower},
     {"aten.maximum.default", MaximumBoolSafe}, {"aten.minimum.default", MinimumBoolSafe},
     {"aten.max.other", MaximumBoolSafe}, {"aten.min.other", MinimumBoolSafe},
