@@ -240,7 +240,6 @@ class Exporter {
   // Sizes, axes and limits that were constants of the model and are arguments of the program: where a lowering makes
   // the same constant, it is called as it was.
   void NameConstants() {
-    constexpr int64_t kMostNamed = 256;  // bytes
     for (size_t i = 0; i < p_.input_specs.size(); ++i) {
       const auto w = p_.weights.find(p_.input_specs[i].target);
       if (!p_.input_specs[i].is_weight() || w == p_.weights.end() || !p_.graph->inputs()[i]->users().empty()) continue;
@@ -311,9 +310,12 @@ class Exporter {
     const DType dtype = parts[0].dtype;
     for (size_t i = 0; o_.from_onnx && i < p_.input_specs.size(); ++i) {
       const auto w = p_.weights.find(p_.input_specs[i].target);
-      if (p_.input_specs[i].is_weight() && w != p_.weights.end() && p_.graph->inputs()[i]->users().empty() &&
-          w->second.dtype == dtype && w->second.sizes == dims && IsStackOf(w->second, parts))
-        return Weight(p_.graph->inputs()[i], std::nullopt);
+      if (!p_.input_specs[i].is_weight() || w == p_.weights.end() || !p_.graph->inputs()[i]->users().empty() ||
+          w->second.dtype != dtype || w->second.sizes != dims || !IsStackOf(w->second, parts))
+        continue;
+      if (w->second.nbytes() <= kMostNamed)  // a constant of its name already
+        if (auto bytes = ir::ReadDense(w->second); bytes.ok()) return emitter_.Const(dtype, dims, *std::move(bytes));
+      return Weight(p_.graph->inputs()[i], std::nullopt);
     }
     std::pair<std::vector<WeightKey>, Ints> key{{}, dims};
     for (const ir::TensorRef& t : parts) key.first.push_back(KeyOf(t));
@@ -505,6 +507,8 @@ class Exporter {
     for (const ir::SymbolInfo& s : p_.syms->symbols()) dims.push_back(RangeText(s));
     if (!dims.empty()) meta("slipway.dims", text::Join(dims, "; "));
   }
+
+  static constexpr int64_t kMostNamed = 256;  // bytes of constants that keep their names
 
   const ir::Program& p_;
   const OnnxOptions& o_;

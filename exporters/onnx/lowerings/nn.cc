@@ -32,7 +32,8 @@ void Linear(LoweringContext& c) {
     V y = c.e.MatMul(x, c.value(weight));
     return c.Return(b ? c.e.Add(y, b) : y);
   }
-  if (x.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
+  const bool kept = ir::IsLowPrecision(x.dtype) && c.e.shared()->keep_halves;
+  if (x.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64 || kept)) {
     V turned = c.turned(weight, {1, 0});
     return c.Return(Gemm(c, x, turned ? turned : c.value(weight), !turned, b));
   }
@@ -472,7 +473,8 @@ constexpr Row kRows[] = {
     {"aten.matmul.default", MatMul<"self", "other">}, {"aten.mm.default", MatMul<"self", "mat2">},
     {"aten.bmm.default", MatMul<"self", "mat2">}, {"aten.mv.default", MatMul<"self", "vec">},
     {"aten.dot.default", MatMul<"self", "tensor">},
-    {"aten.addmm.default", AddMatMul<"mat1", "mat2">, kUnlessKept}, {"aten.addmv.default", AddMatMul<"mat", "vec">, true},
+    {"aten.addmm.default", AddMatMul<"mat1", "mat2">, kUnlessKept},
+    {"aten.addmv.default", AddMatMul<"mat", "vec">, true},
     {"aten.baddbmm.default", AddMatMul<"batch1", "batch2">, true},
     {"aten.softmax.int", Softmax}, {"aten._softmax.default", Softmax},
     {"aten.log_softmax.int", LogSoftmax}, {"aten._log_softmax.default", LogSoftmax},

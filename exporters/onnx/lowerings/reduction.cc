@@ -391,8 +391,8 @@ void CumExtremum(LoweringContext& c) {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"aten.sum.default", Sum, true}, {"aten.sum.dim_IntList", Sum, true},
-    {"aten.mean.default", Mean, true}, {"aten.mean.dim", Mean, true},
+    {"aten.sum.default", Sum, true}, {"aten.sum.dim_IntList", Sum, kUnlessKept},
+    {"aten.mean.default", Mean, true}, {"aten.mean.dim", Mean, kUnlessKept},
     {"aten.nansum.default", NanSum, true}, {"aten.nanmean.default", NanMean, true},
     {"aten.prod.default", Prod, true}, {"aten.prod.dim_int", Prod, true},
     {"aten.amax.default", Extremum<true>}, {"aten.amin.default", Extremum<false>},

@@ -377,19 +377,24 @@ void RangeOfData(Call& c) {
     if ((*v)->rank() != 0) *v = c.b.Call("aten.reshape.default", {*v, Arg(Ints{})});
   }
   const DType t = start->dtype(), wide = ir::IsFloating(t) ? DType::kFloat64 : DType::kInt64;
-  Value* span = c.b.Call("aten.sub.Tensor", {c.b.Cast(end, wide), c.b.Cast(start, wide)});
+  const bool from_zero = c.NumberOf(start) == 0, by_one = c.NumberOf(step) == 1 && !ir::IsFloating(t);
+  Value* span = c.b.Cast(end, wide);
+  if (!from_zero) span = c.b.Call("aten.sub.Tensor", {span, c.b.Cast(start, wide)});
   // The quotient rounded up, in whole numbers for integers.
-  Value* count =
-      ir::IsFloating(t)
-          ? c.b.Call("aten.ceil.default", {c.b.Call("aten.div.Tensor", {span, c.b.Cast(step, wide)})})
-          : c.b.Call("aten.neg.default",
+  Value* count = span;
+  if (ir::IsFloating(t))
+    count = c.b.Call("aten.ceil.default", {c.b.Call("aten.div.Tensor", {span, c.b.Cast(step, wide)})});
+  else if (!by_one)
+    count = c.b.Call("aten.neg.default",
                      {c.b.Call("aten.div.Tensor_mode", {c.b.Call("aten.neg.default", {span}), c.b.Cast(step, wide)},
                                {{"rounding_mode", "floor"}})});
   count = c.b.Call("aten.clamp.default", {c.b.Cast(count, DType::kInt64), 0});
   const SymInts n = c.ints_of(count, "a count");
   if (n.size() != 1) return;
   Value* i = c.b.Cast(c.b.Call("aten.arange.default", {Arg(n[0])}, {{"dtype", Arg(DType::kInt64)}}), t);
-  c.Give(c.b.Cast(c.b.Call("aten.add.Tensor", {start, c.b.Call("aten.mul.Tensor", {i, step})}), t));
+  if (!by_one) i = c.b.Call("aten.mul.Tensor", {i, step});
+  if (!from_zero) i = c.b.Call("aten.add.Tensor", {start, i});
+  c.Give(c.b.Cast(i, t));
 }
 
 // A limit as an integer: what is known by its element, a constant that is whole, and either in another type.
