@@ -56,7 +56,7 @@ expect 0 '' slipway verify net.so net.so --inputs in1
 # What is wrong with the question.
 expect 2 'SW1003.*neither is a program' slipway verify net.so net.so
 # One model alone: a program beside its library.
-expect 0 . slipway verify net.sw
+expect 0 '' slipway verify net.sw
 grep -q '^B  a native library of A' stdout
 expect 2 'one library alone' slipway verify net.so
 expect 2 . slipway verify net.sw net.so --inputs in1 --seed 1
