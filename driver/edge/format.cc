@@ -362,7 +362,7 @@ absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std
   auto read = importers::ReadOnnxProgram(source.file, constants);
   if (absl::IsUnimplemented(read.status()))
     return WithHelp(read.status(),
-                    "slipway inspect, diff and minify take the model as it is, and so does run --python PYTHON");
+                    "slipway inspect, diff and minify take the model as it is, and so does run --onnxruntime");
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, std::move(read));
   RETURN_IF_ERROR(ir::Verify(*program));
   ir::Archive archive;

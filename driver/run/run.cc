@@ -260,7 +260,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   if (!options.decode.empty())
     return WithHelp(absl::UnimplementedError("--decode: only a native library keeps state between runs"),
                     "slipway convert MODEL.pt2 --state auto -o MODEL.so makes one");
-  if ((*format)->name == "onnx" && !options.python.empty()) return RunModel(options);
+  if (options.onnxruntime) {
+    if ((*format)->name != "onnx") return UsageError("--onnxruntime is for ONNX models");
+    return RunModel(options);
+  }
   auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
   if (archive->programs.size() != 1)
