@@ -45,9 +45,12 @@ void AddRun(CLI::App& app, int* code) {
       ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
+  CLI::Option* onnxruntime = cmd->add_flag("--onnxruntime", state->options.onnxruntime,
+                                           "run an .onnx by onnxruntime, not by slipway's kernels");
   cmd->add_option("--python", state->options.python,
-                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said")
-      ->type_name("FILE");
+                  "with --onnxruntime: the Python with onnxruntime and numpy; python3 of PATH if not said")
+      ->type_name("FILE")
+      ->needs(onnxruntime);
   cmd->add_option("--emulator", state->options.emulator,
                   "the qemu-user that runs a library of another machine; by its name in PATH if not said")
       ->type_name("FILE");

@@ -35,7 +35,7 @@ void AddVerify(CLI::App& app, int* code) {
   cmd->add_option("A", o.a,
                   "exported program (.pt2), text form, native library (.so), whose code is run, or ONNX model (.onnx)")
       ->required();
-  cmd->add_option("B", o.b, "the same, of any kind")->required();
+  cmd->add_option("B", o.b, "the same, of any kind; without it the library that convert makes of A");
   CLI::Option* inputs = cmd->add_option("--inputs", o.inputs,
                                         ".safetensors with input.0, input.1, …, as for run; may be repeated. Without "
                                         "it the program's sample inputs, else what --seed makes")

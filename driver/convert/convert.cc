@@ -24,6 +24,7 @@
 #include "driver/quantize/quantize.h"
 #include "dynamic_shapes/rewrite.h"
 #include "importers/checkpoint/state_dict.h"
+#include "importers/onnx/to_aten.h"
 #include "io/atomic_writer.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
@@ -240,6 +241,8 @@ absl::Status WriteTarget(Conversion& c) {
   auto archive = ReadPrograms(c.options, c.reader, t, c.summary);
   if (!archive.ok()) return archive.status();
   c.archive = *std::move(archive);
+  if (t.name != "onnx" && c.options.inputs.size() == 1 && IsFromOnnx(c.archive))
+    for (auto& p : c.archive.programs) importers::DropUnreadConstants(*p);
   const std::string place = c.options.inputs.size() == 1 ? c.options.inputs[0] : "";
   Storages storages;
   storages.Add(c.archive);

@@ -2,6 +2,7 @@
 // does.
 #include "base/text.h"
 #include "driver/convert/missing_weights.h"
+#include "driver/edge/format.h"
 #include "driver/edge/target.h"
 #include "exporters/onnx/export.h"
 #include "ir/guards.h"
@@ -91,6 +92,8 @@ absl::Status WriteOnnx(Conversion& c) {
   if (!options.ok()) return options.status();
   options->refusals = &c.context.refusals;
   options->result_names = c.output_names;
+  options->from_onnx = IsFromOnnx(c.archive);
+  options->keep_halves = options->from_onnx && c.options.dtype.empty();
   SayGuards(c);
   options->metadata = c.Metadata();
   options->max_output = c.max_output;

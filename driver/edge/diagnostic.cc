@@ -161,6 +161,17 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   return out;
 }
 
+absl::Status StatusOf(const Outcome& outcome) {
+  if (outcome.code == kDone || outcome.diagnostics.empty()) return absl::OkStatus();
+  const Diagnostic& d = outcome.diagnostics.back();
+  const absl::StatusCode code = outcome.code == kNotSupported ? absl::StatusCode::kUnimplemented
+                                : outcome.code == kIo         ? absl::StatusCode::kNotFound
+                                : outcome.code == kNoMemory   ? absl::StatusCode::kResourceExhausted
+                                : outcome.code == kBug        ? absl::StatusCode::kInternal
+                                                              : absl::StatusCode::kInvalidArgument;
+  return WithPlace(WithHelp(WithId(absl::Status(code, text::ToAbsl(d.cause)), d.id), d.help), d.place);
+}
+
 Diagnostic DroppedState(const std::string& name) {
   return {Severity::kWarning, id::kDroppedState,
           "the program updates '" + text::Shortened(name, kMostPlace) + "'; the updated state is not an output", "",

@@ -87,6 +87,9 @@ std::string IdOf(const absl::Status& s);
 // their end: what a file says does not fill a screen.
 Outcome Fail(const absl::Status& s, std::string_view place = {});
 
+// The error of an outcome that is not done, with its id, place and help.
+absl::Status StatusOf(const Outcome& outcome);
+
 // The warning for state whose updates are not an output.
 Diagnostic DroppedState(const std::string& name);
 

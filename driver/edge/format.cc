@@ -355,15 +355,18 @@ absl::Status Unknown(const Source& source) {
       text::StrCat("programs are what torch.export.save writes, weights safetensors or torch.save's; ", kHowPrograms));
 }
 
+constexpr std::string_view kOnnxProducer = "ONNX model";
+
 // An ONNX model in ATen's operators.
 absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std::string, ir::TensorRef>& constants) {
   auto read = importers::ReadOnnxProgram(source.file, constants);
   if (absl::IsUnimplemented(read.status()))
-    return WithHelp(read.status(), "slipway inspect, diff, run and verify take the model as it is");
+    return WithHelp(read.status(),
+                    "slipway inspect, diff and minify take the model as it is, and so does run --onnxruntime");
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, std::move(read));
   RETURN_IF_ERROR(ir::Verify(*program));
   ir::Archive archive;
-  archive.producer = "ONNX model";
+  archive.producer = kOnnxProducer;
   archive.programs.push_back(std::move(program));
   return archive;
 }
@@ -371,6 +374,8 @@ absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std
 }  // namespace
 
 absl::Span<const Format> Formats() { return kFormats; }
+
+bool IsFromOnnx(const ir::Archive& archive) { return archive.producer == kOnnxProducer; }
 
 absl::StatusOr<Source> OpenSource(const std::string& path) {
   if (path.starts_with(kLibraryPrefix) || IsFolder(path)) return Source{path, nullptr};

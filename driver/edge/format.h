@@ -55,6 +55,9 @@ absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
 // ONNX model, for names that are no inputs', and for other types and sizes.
 absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants);
 
+// Whether an archive's programs were ONNX models.
+bool IsFromOnnx(const ir::Archive& archive);
+
 // The program of generic nodes of a file whose format has one, verified; else null.
 absl::StatusOr<std::unique_ptr<ir::Program>> OpenOnnxGraph(const Source& source);
 

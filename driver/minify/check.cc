@@ -215,7 +215,8 @@ void Check::AddRun(const char* model) {
   Step s;
   s.argv = {"{slipway}",     "run", model, "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors",
             "--diagnostics", "json"};
-  if (!options_.python.empty()) s.argv.insert(s.argv.end(), {"--python", options_.python});
+  if (onnx_) s.argv.emplace_back("--onnxruntime");
+  if (onnx_ && !options_.python.empty()) s.argv.insert(s.argv.end(), {"--python", options_.python});
   s.tells = s.diagnostics = true;
   steps_.push_back(std::move(s));
   inputs_ = numeric_ = true;

@@ -154,8 +154,8 @@ absl::StatusOr<RunReport> RunForeign(const RunOptions& options, const Machine& m
   return report;
 }
 
-// Loading and the first run are one process; how long each takes is not known. Outputs that are no tensors of numbers
-// are left out.
+// An ONNX model by onnxruntime. Loading and the first run are one process; how long each takes is not known. Outputs
+// that are no tensors of numbers are left out.
 absl::StatusOr<RunReport> RunModel(const RunOptions& options) {
   RunReport report;
   auto inputs = ReadInputs(options.inputs, options.model);
@@ -260,7 +260,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   if (!options.decode.empty())
     return WithHelp(absl::UnimplementedError("--decode: only a native library keeps state between runs"),
                     "slipway convert MODEL.pt2 --state auto -o MODEL.so makes one");
-  if ((*format)->name == "onnx") return RunModel(options);
+  if (options.onnxruntime) {
+    if ((*format)->name != "onnx") return UsageError("--onnxruntime is for ONNX models");
+    return RunModel(options);
+  }
   auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
   if (archive->programs.size() != 1)

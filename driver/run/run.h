@@ -23,10 +23,11 @@ struct RunOptions {
   std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
   int repeat = 1;                    // runs; the outputs are those of the last
   bool profile = false;
-  std::string html;      // where the profile is drawn, too; "": nowhere
-  int threads = 0;       // at once; 0: kernels::DefaultThreads()
-  std::string python;    // for ONNX models, as OnnxRuntimeOptions has it
-  std::string emulator;  // for libraries of another machine, as EmulatorOptions has it
+  std::string html;          // where the profile is drawn, too; "": nowhere
+  int threads = 0;           // at once; 0: kernels::DefaultThreads()
+  bool onnxruntime = false;  // runs an ONNX model, not the native plan
+  std::string python;        // the interpreter for that, as OnnxRuntimeOptions has it
+  std::string emulator;      // for libraries of another machine, as EmulatorOptions has it
   uint64_t memory_limit = uint64_t{1} << 36;
 };
 

@@ -119,8 +119,10 @@ void WriteLayers(const VerifyLayers& l, json::Writer& w) {
 
 }  // namespace
 
+std::string NameOfB(const VerifyOptions& o) { return o.b.empty() ? "a native library of A" : o.b; }
+
 std::string ToTable(const VerifyReport& r, const VerifyOptions& o) {
-  std::string out = text::StrCat("A  ", Shown(o.a), "\nB  ", Shown(o.b), "\n");
+  std::string out = text::StrCat("A  ", Shown(o.a), "\nB  ", Shown(NameOfB(o)), "\n");
   for (const VerifySet& s : r.sets) {
     out += SetTitle(s);
     size_t widest = 0;
@@ -172,7 +174,7 @@ std::string ToJson(const VerifyReport& r, const VerifyOptions& o) {
       .Key("a")
       .String(o.a)
       .Key("b")
-      .String(o.b)
+      .String(NameOfB(o))
       .Key("agree")
       .Bool(r.agree)
       .Key("sets")

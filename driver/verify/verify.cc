@@ -1,7 +1,6 @@
 // The way of a comparison: open both, find inputs, run both, compare outputs, say how far each is from the program in
 // f64, and look for the first node that differs.
 #include "driver/verify/verify.h"
-#include "driver/edge/paths.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +8,15 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/convert/convert.h"
 #include "driver/convert/pass_context.h"
 #include "driver/edge/format.h"
+#include "driver/edge/paths.h"
 #include "driver/run/run.h"
 #include "driver/verify/layers.h"
 #include "driver/verify/model.h"
 #include "io/inputs.h"
+#include "io/temp_folder.h"
 #include "ir/clone.h"
 
 namespace slipway::driver {
@@ -67,21 +69,32 @@ std::string TypeOf(const ir::TensorRef& t) {
   return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
 }
 
-// Files, samples, or what is made; in this order of preference.
-absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, const VerifyOptions& o,
-                                  std::vector<std::string>* notes) {
-  if (!o.inputs.empty()) return FilesOf(o);
-  const ir::Program* p = a ? a : b;
-  // An ONNX model states its inputs, though its nodes are not understood.
-  std::unique_ptr<ir::Program> model;
+// What is made for the first ONNX model of both, which states its inputs; nothing where neither is one. The program
+// that it was read as says more of them, unless no sizes were found for all that it says.
+absl::StatusOr<std::optional<Inputs>> MadeForOnnx(const ir::Program* read, const VerifyOptions& o) {
+  if (read)
+    if (auto made = Made(*read, o); made.ok()) return *std::move(made);
   for (const std::string* path : {&o.a, &o.b}) {
-    if (p || model) break;
     ASSIGN_OR_RETURN(const Source source, OpenSource(*path));
     if (!source.file) continue;
-    ASSIGN_OR_RETURN(model, OpenOnnxGraph(source));
+    ASSIGN_OR_RETURN(const std::unique_ptr<ir::Program> model, OpenOnnxGraph(source));
+    if (!model) continue;
+    ASSIGN_OR_RETURN(Inputs in, Made(*model, o));
+    return in;
   }
-  if (!p) p = model.get();
-  if (!p) return UsageError("neither is a program or an ONNX model, of which inputs could be made", kHowInputs);
+  return std::nullopt;
+}
+
+// Files, samples, or what is made; in this order of preference. `read`: of an ONNX model, where neither is a program.
+absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, const ir::Program* read,
+                                  const VerifyOptions& o, std::vector<std::string>* notes) {
+  if (!o.inputs.empty()) return FilesOf(o);
+  const ir::Program* p = a ? a : b;
+  if (!p) {
+    ASSIGN_OR_RETURN(std::optional<Inputs> in, MadeForOnnx(read, o));
+    if (in) return *std::move(in);
+    return UsageError("neither is a program or an ONNX model, of which inputs could be made", kHowInputs);
+  }
   if (o.seed || o.adversarial || o.sweep > 0) return Made(*p, o);
   auto samples = SampleInputs(*p);
   if (!samples.ok() && b && b != p) samples = SampleInputs(*b);
@@ -236,6 +249,28 @@ absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const Ve
   return t;
 }
 
+// The first of both that is an ONNX model, in ATen's operators; empty where it is not understood.
+static absl::StatusOr<ir::Archive> ReadOnnxModel(const VerifyOptions& o) {
+  for (const std::string* path : {&o.a, &o.b}) {
+    ASSIGN_OR_RETURN(const Source source, OpenSource(*path));
+    ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
+    if (format->name != "onnx") continue;
+    auto archive = OpenArchive(source);
+    return archive.ok() ? std::move(archive) : ir::Archive();
+  }
+  return ir::Archive();
+}
+
+// What `slipway convert A -o B.so` makes.
+static absl::Status MakeLibrary(const VerifyOptions& o, const std::string& path) {
+  ConvertOptions options;
+  options.inputs = {o.a};
+  options.output = path;
+  options.plugins = o.plugins;
+  ConvertSummary summary;
+  return StatusOf(Convert(options, &summary));
+}
+
 absl::StatusOr<std::unique_ptr<ir::Program>> Unchanged(const ir::Program& p) {
   std::unique_ptr<ir::Program> copy = ir::Clone(p);
   ConversionContext context;
@@ -245,18 +280,32 @@ absl::StatusOr<std::unique_ptr<ir::Program>> Unchanged(const ir::Program& p) {
   return copy;
 }
 
-absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
-  std::vector<NamedPath> paths = {{"A", o.a}, {"B", o.b}, {"--junit", o.junit, NamedPath::kReport}};
+absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options) {
+  VerifyOptions o = options;
+  std::vector<NamedPath> paths = {{"A", o.a}, {"--junit", o.junit, NamedPath::kReport}};
+  if (!o.b.empty()) paths.push_back({"B", o.b});
   for (const std::string& path : o.inputs) paths.push_back({"--inputs", path});
   for (const std::string& path : o.plugins) paths.push_back({"--plugin", path});
   RETURN_IF_ERROR(CheckDistinct(paths));
   VerifyReport report;
   auto a = VerifyModel::Open(o.a, o, o.unoptimized);
   if (!a.ok()) return WithPlace(a.status(), o.a);
+  std::unique_ptr<io::TempFolder> folder;
+  if (o.b.empty()) {
+    if ((*a)->kind() == "native library")
+      return UsageError("one library alone has nothing to be compared with", "B is the program that A was made of");
+    ASSIGN_OR_RETURN(folder, io::TempFolder::Make());
+    RETURN_IF_ERROR(MakeLibrary(o, o.b = folder->path() + "/model.so"));
+  }
   auto b = VerifyModel::Open(o.b, o);
   if (!b.ok()) return WithPlace(b.status(), o.b);
   const ir::Program *pa = (*a)->program(), *pb = (*b)->program();
-  ASSIGN_OR_RETURN(Inputs in, FindInputs(pa, pb, o, &report.notes));
+  ir::Archive read;  // of an ONNX model where neither is a program
+  if (!pa && !pb) {
+    ASSIGN_OR_RETURN(read, ReadOnnxModel(o));
+  }
+  const ir::Program* model = read.programs.empty() ? nullptr : read.programs[0].get();
+  ASSIGN_OR_RETURN(Inputs in, FindInputs(pa, pb, model, o, &report.notes));
 
   auto first = RunFirst(**a, in);
   if (!first.ok()) return WithPlace(first.status(), o.a);
@@ -277,7 +326,8 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
   for (const auto* model : {a->get(), b->get()})
     if (const std::string note = model->note(); !note.empty()) report.notes.push_back(note);
 
-  if (o.reference && (pa || pb)) RETURN_IF_ERROR(AddReference(pa ? *pa : *pb, in, *first, *second, o, report));
+  if (const ir::Program* p = pa ? pa : pb ? pb : model; o.reference && p)
+    RETURN_IF_ERROR(AddReference(*p, in, *first, *second, o, report));
   for (const auto* model : {a->get(), b->get()})
     if (model->narrowed() != ir::DType::kFloat32)
       report.notes.push_back(text::StrCat("the ", model->kind(), " computes in ", ir::Name(model->narrowed()),

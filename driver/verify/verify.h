@@ -15,7 +15,8 @@
 namespace slipway::driver {
 
 struct VerifyOptions {
-  // an exported program, its text form, a native library or package (whose code is run), an ONNX model
+  // an exported program, its text form, a native library or package (whose code is run), an ONNX model; b "": the
+  // library that convert makes of a
   std::string a, b;
   // What it runs on: files of `slipway run`'s form; else, unless one of seed, adversarial and sweep is set, the
   // archive's samples; else what is made.
@@ -93,6 +94,8 @@ weights::Tolerance DefaultTolerance(ir::DType dtype);
 // refuse the inputs.
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options);
 
+// What reports call B.
+std::string NameOfB(const VerifyOptions& options);
 std::string ToTable(const VerifyReport& report, const VerifyOptions& options);
 // One object of schemas/verify.schema.json.
 std::string ToJson(const VerifyReport& report, const VerifyOptions& options);

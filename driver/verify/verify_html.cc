@@ -141,7 +141,7 @@ absl::Status WriteVerifyPage(const VerifyReport& r, const VerifyOptions& o, cons
   for (const std::string& path : o.plugins) paths.push_back({"--plugin", path});
   RETURN_IF_ERROR(CheckDistinct(paths));
   Page page(r.agree ? "slipway verify: they agree" : "slipway verify: they differ");
-  page.Fact("A", o.a).Fact("B", o.b);
+  page.Fact("A", o.a).Fact("B", NameOfB(o));
   if (r.layers && r.layers->first) {
     const VerifyLayers::Node& n = *r.layers->first;
     page.Fact("first to differ", text::StrCat(n.value, " = ", n.op, n.place.empty() ? "" : " at ", n.place));

@@ -209,6 +209,9 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
     return forbidden(t) == DType::kUnknown && HasKernel(type, schema->SinceVersion(), t, &listed);
   };
   if (!shared_->strict_types && runs(types)) return Raw(type, in, std::move(attrs), outs);
+  if (shared_->keep_halves && forbidden(types) == DType::kUnknown &&
+      std::any_of(types.begin(), types.end(), [](const auto& t) { return ir::IsLowPrecision(t.second); }))
+    return Raw(type, in, std::move(attrs), outs);
 
   // Find one substitute per distinct dtype that makes the operator runnable; the first that works wins.
   for (size_t p = 0; p < types.size() && !shared_->strict_types; ++p) {
@@ -252,7 +255,7 @@ V Emitter::Op(std::string_view type, std::vector<V> in, Attrs attrs, DType out, 
   return v;
 }
 
-V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
+V Emitter::Const(DType dtype, Ints dims, std::string bytes, std::string_view name) {
   std::string key = text::StrCat(static_cast<int>(dtype), ":");
   for (int64_t d : dims) text::StrAppend(&key, d, ",");
   key += ':';
@@ -262,8 +265,7 @@ V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
     onnx::TensorProto& t = it->second.second;
     for (int64_t d : dims) t.add_dims(d);
     t.set_data_type(OnnxType(dtype));
-    std::string stem = text::StrCat("const.", ir::Name(dtype));
-    it->second.first = NameResult(stem);
+    it->second.first = name.empty() ? NameResult(text::StrCat("const.", ir::Name(dtype))) : UniqueName(name);
     t.set_name(it->second.first);
     shared_->known[it->second.first] = {dtype, dims, bytes};
     t.set_raw_data(std::move(bytes));
@@ -417,6 +419,10 @@ V Emitter::Transpose(V x, Ints perm) {
   transposed_[y.name] = {x, std::move(perm)};
   return y;
 }
+V Emitter::ReshapedAs(const V& v, const ir::Sizes& sizes) const {
+  const auto it = parts_.find(v.name);
+  return it != parts_.end() && it->second.second.sizes == sizes ? it->second.first : V{};
+}
 const std::pair<V, Ints>* Emitter::TransposeOf(const V& x) const {
   const auto it = transposed_.find(x.name);
   return it == transposed_.end() ? nullptr : &it->second;
@@ -425,6 +431,8 @@ V Emitter::Unsqueeze(V x, Ints axes) {
   if (axes.empty()) return x;
   if (axes == Ints{0})
     if (const auto it = scalars_.find(x.name); it != scalars_.end()) return it->second;
+  if (const auto it = squeezed_.find(x.name); it != squeezed_.end() && it->second.second == axes)
+    return it->second.first;
   if (const auto it = reshaped_.find(x.name); it != reshaped_.end() && axes.size() == 1) {
     Ints shape = it->second.second;
     if (axes[0] >= 0 && axes[0] <= static_cast<int64_t>(shape.size())) {
@@ -451,8 +459,9 @@ V Emitter::Squeeze(V x, Ints axes) {
   }
   int rank = x.rank < 0 ? -1 : x.rank - static_cast<int>(axes.size());
   const bool scalar = x.rank == 1 && axes == Ints{0};
-  V y = Op("Squeeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
-  if (scalar) scalars_[y.name] = std::move(x);
+  V y = Op("Squeeze", {x, I64(axes)}, {}, x.dtype, rank);
+  if (scalar) scalars_[y.name] = x;
+  squeezed_[y.name] = {std::move(x), std::move(axes)};
   return y;
 }
 V Emitter::Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps) {

@@ -52,6 +52,7 @@ struct EmitterShared {
   int opset = 20;
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
+  bool from_onnx = false, keep_halves = false;  // as in OnnxOptions
   NodeMetadata metadata = NodeMetadata::kNone;
   text::Set names;  // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;
@@ -109,8 +110,9 @@ class Emitter {
   std::vector<V> Custom(const std::string& domain, std::string_view type, const std::vector<V>& in, Attrs attrs,
                         const std::vector<const ir::Type*>& outs);
 
-  // Small constants, stored as initializers of the outermost graph and shared.
-  V Const(DType dtype, Ints dims, std::string bytes);
+  // Small constants, stored as initializers of the outermost graph and shared. The first one may have a name of its
+  // own.
+  V Const(DType dtype, Ints dims, std::string bytes, std::string_view name = {});
   // The elements of a constant; null where they are not known.
   const Known* Find(const V& v) const;
   V I64(Ints values);                     // 1-D
@@ -132,6 +134,10 @@ class Emitter {
   // of what was reshaped to a known shape: a Reshape of what that is made of
   V Unsqueeze(V x, Ints axes);
   V Squeeze(V x, Ints axes);  // the same
+  // Says that a value has the elements of another in their order, whose sizes the type has: Reshape to these is that
+  // one.
+  void IsReshaped(const V& v, V of, const ir::Type& type) { parts_[v.name] = {std::move(of), type}; }
+  V ReshapedAs(const V& v, const ir::Sizes& sizes) const;  // empty where there is none
   // What a Transpose is of, and in which order; null for other values.
   const std::pair<V, Ints>* TransposeOf(const V& x) const;
   V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
@@ -170,10 +176,12 @@ class Emitter {
   std::vector<std::pair<std::string, std::string>> metadata_;
   absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
   text::Map<std::pair<V, Ints>> transposed_;        // what results of Transpose are made of
-  text::Map<std::pair<V, Ints>> reshaped_;  // what results of Reshape to a known shape are made of, and that shape
-  text::Map<V> lifted_;                     // what results of Unsqueeze at the front are made of
-  text::Map<V> scalars_;                    // what 0-d results of Squeeze are made of
-  text::Map<std::vector<V>> written_;       // results of nodes of this graph, by operator, operands and attributes
+  text::Map<std::pair<V, Ints>> reshaped_;   // what results of Reshape to a known shape are made of, and that shape
+  text::Map<V> lifted_;                      // what results of Unsqueeze at the front are made of
+  text::Map<V> scalars_;                     // what 0-d results of Squeeze are made of
+  text::Map<std::pair<V, Ints>> squeezed_;   // what results of Squeeze are made of, and the axes
+  text::Map<std::pair<V, ir::Type>> parts_;  // of values that are known as parts, too
+  text::Map<std::vector<V>> written_;        // results of nodes of this graph, by operator, operands and attributes
   // A name for a result or a constant.
   std::string NameResult(std::string_view stem);
   V Arith(std::string_view op, V a, V b);

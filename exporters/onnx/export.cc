@@ -2,6 +2,7 @@
 #include "exporters/onnx/export.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <set>
@@ -76,6 +77,8 @@ class Exporter {
     shared_.opset = o.opset;
     shared_.form = o.form;
     shared_.strict_types = o.strict_types;
+    shared_.from_onnx = o.from_onnx;
+    shared_.keep_halves = o.keep_halves;
     shared_.metadata = o.node_metadata;
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
@@ -84,6 +87,9 @@ class Exporter {
       return Weight(v, form);
     };
     lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
+    lowering_.stacked = [this](std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name) {
+      return Stacked(std::move(parts), dims, name);
+    };
     lowering_.numbers = [this](const ir::Value* v) { return NumbersOf(v); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
@@ -93,6 +99,7 @@ class Exporter {
     UserInputs();
     if (o_.state_io) StateInputs();
     ReserveOutputNames();
+    if (o_.from_onnx) NameConstants();
     FindTurnedWeights();
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
@@ -231,6 +238,18 @@ class Exporter {
         output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
   }
 
+  // Sizes, axes and limits that were constants of the model and are arguments of the program: where a lowering makes
+  // the same constant, it is called as it was.
+  void NameConstants() {
+    for (size_t i = 0; i < p_.input_specs.size(); ++i) {
+      const auto w = p_.weights.find(p_.input_specs[i].target);
+      if (!p_.input_specs[i].is_weight() || w == p_.weights.end() || !p_.graph->inputs()[i]->users().empty()) continue;
+      const auto& [name, t] = *w;
+      if (!onnx_out::OnnxType(t.dtype) || t.nbytes() > kMostNamed) continue;
+      if (auto bytes = ir::ReadDense(t); bytes.ok()) emitter_.Const(t.dtype, t.sizes, *std::move(bytes), name);
+    }
+  }
+
   // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
   void KnowElements(const std::string& name, const ir::TensorRef& t) {
     if (ir::IsFloating(t.dtype) || ir::ByteSize(t.dtype) == 0 || t.nbytes() > onnx_out::kMostFolded) return;
@@ -287,6 +306,45 @@ class Exporter {
     return updated_.contains(name) || w == p_.weights.end() ? nullptr : &w->second;
   }
 
+  // A weight of the model that is read in pieces, and that the pieces are again, is written itself.
+  V Stacked(std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name) {
+    const DType dtype = parts[0].dtype;
+    for (size_t i = 0; o_.from_onnx && i < p_.input_specs.size(); ++i) {
+      const auto w = p_.weights.find(p_.input_specs[i].target);
+      if (!p_.input_specs[i].is_weight() || w == p_.weights.end() || !p_.graph->inputs()[i]->users().empty() ||
+          w->second.dtype != dtype || w->second.sizes != dims || !IsStackOf(w->second, parts))
+        continue;
+      if (w->second.nbytes() <= kMostNamed)  // a constant of its name already
+        if (auto bytes = ir::ReadDense(w->second); bytes.ok()) return emitter_.Const(dtype, dims, *std::move(bytes));
+      return Weight(p_.graph->inputs()[i], std::nullopt);
+    }
+    std::pair<std::vector<WeightKey>, Ints> key{{}, dims};
+    for (const ir::TensorRef& t : parts) key.first.push_back(KeyOf(t));
+    std::string& known = stacked_[key];
+    if (known.empty()) {
+      known = emitter_.UniqueName(name);
+      const ir::TensorRef first = parts[0];
+      weights_.push_back({known, first, onnx_out::StoredForm{.dtype = dtype, .dims = dims, .parts = std::move(parts)}});
+    }
+    return {known, dtype, static_cast<int>(dims.size())};
+  }
+
+  // Whether the bytes of a tensor are those of others, one behind the other.
+  static bool IsStackOf(const ir::TensorRef& whole, const std::vector<ir::TensorRef>& parts) {
+    const absl::Span<const uint8_t> bytes = ir::MappedBytes(*whole.storage);
+    if (bytes.empty() || !whole.is_contiguous()) return false;
+    auto at = static_cast<uint64_t>(whole.offset);
+    for (const ir::TensorRef& t : parts) {
+      const auto n = static_cast<uint64_t>(t.nbytes());
+      const auto part = ir::ReadDense(t);
+      if (!part.ok() || at > bytes.size() || n > bytes.size() - at ||
+          std::memcmp(bytes.data() + at, part->data(), n) != 0)
+        return false;
+      at += n;
+    }
+    return at == static_cast<uint64_t>(whole.offset) + static_cast<uint64_t>(whole.nbytes());
+  }
+
   V TurnedWeight(const ir::Value* v, const Ints& perm) {
     const auto it = spec_of_.find(v);
     if (it == spec_of_.end()) return {};
@@ -328,10 +386,38 @@ class Exporter {
     infos->erase(std::remove_if(infos->begin(), infos->end(),
                                 [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
                  infos->end());
+    const std::set<std::string> kept = NameResults(free, &renamed);
     onnx_out::RenameValues(graph_, renamed);
     for (std::vector<std::string>& results : shared_.rule_results)
       for (std::string& name : results)
         if (const auto it = renamed.find(name); it != renamed.end()) name = it->second;
+    // What has the program's name changes it no more (onnx_out::OrderGraph).
+    for (auto& [stem, names] : shared_.names_of)
+      std::erase_if(names, [&](const std::string& name) { return kept.contains(name); });
+    for (const std::string& name : kept) shared_.stem_of.erase(name);
+  }
+
+  // What a value of the program has become is called as it is there; what a lowering makes on the way gives way.
+  // `free`: results of nodes that are no output. Gives the names that are the program's.
+  std::set<std::string> NameResults(std::set<std::string> free,
+                                    absl::flat_hash_map<std::string, std::string>* renamed) {
+    const std::set<std::string> results = free;
+    std::set<std::string> given;
+    for (const ir::Node* n : *p_.graph) {
+      for (const ir::Value* v : n->outputs()) {
+        const V* x = v ? lowering_.Find(v) : nullptr;
+        if (!x || !free.contains(x->name) || (!results.contains(v->name()) && shared_.names.contains(v->name())))
+          continue;
+        if (!given.insert(v->name()).second) continue;
+        free.erase(x->name);
+        shared_.names.insert(v->name());
+        if (x->name != v->name()) (*renamed)[x->name] = v->name();
+      }
+    }
+    for (const std::string& name : free)
+      if (given.contains(name)) (*renamed)[name] = emitter_.UniqueName(name);
+    for (const auto& [i, name] : output_name_) given.insert(name);
+    return given;
   }
 
   absl::Status MissingWeights() {
@@ -416,6 +502,8 @@ class Exporter {
     if (!dims.empty()) meta("slipway.dims", text::Join(dims, "; "));
   }
 
+  static constexpr int64_t kMostNamed = 256;  // bytes of constants that keep their names
+
   const ir::Program& p_;
   const OnnxOptions& o_;
   const text::Set updated_ = ir::UpdatedWeights(p_);
@@ -433,6 +521,7 @@ class Exporter {
   using WeightKey = std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
   static WeightKey KeyOf(const ir::TensorRef& t) { return {t.storage.get(), t.offset, t.dtype, t.sizes, t.strides}; }
   std::map<WeightKey, std::string> name_of_;
+  std::map<std::pair<std::vector<WeightKey>, Ints>, std::string> stacked_;  // names of what is made of several
   std::map<WeightKey, Ints> order_of_;  // of weights that are read in another order only
 };
 

@@ -34,6 +34,11 @@ struct OnnxOptions {
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;  // never cast around operators without an ONNX Runtime kernel for the type
+  // The program was an ONNX model: its operators are written as they were, where torch's differ from ONNX Runtime's in
+  // what NaN or no elements give.
+  bool from_onnx = false;
+  // Operators of one node take f16 and bf16 as they are, as the model did, though ONNX Runtime's CPU has no kernel.
+  bool keep_halves = false;
   NodeMetadata node_metadata = NodeMetadata::kModules;
   bool state_io = false;                       // carry mutated buffers and inputs as state_in.* / state_out.*
   const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null

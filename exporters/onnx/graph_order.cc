@@ -170,7 +170,9 @@ void OrderGraph(onnx::GraphProto* g, EmitterShared* shared) {
   shared->constant_order = naming.constants();
   for (const std::string& key : shared->constant_order) {
     auto& [name, tensor] = shared->constants[key];
-    name = naming.names().at(name);
+    const auto renamed = naming.names().find(name);
+    if (renamed == naming.names().end()) continue;  // one that a program's name was given
+    name = renamed->second;
     tensor.set_name(name);
   }
 }

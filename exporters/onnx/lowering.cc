@@ -124,6 +124,12 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm f
   return nullptr;
 }
 
+const Row* FindJoin(const ir::Node& n, int opset) {
+  for (const Row& r : JoinRows())
+    if (r.op == n.op_name() && opset >= r.min_opset && opset <= r.max_opset && r.legal_if(n)) return &r;
+  return nullptr;
+}
+
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
   for (auto table : {ElementwiseRows(), ArithmeticRows(), LogicRows(),    ActivationRows(), ViewRows(),
@@ -139,14 +145,12 @@ V LoweringContext::raw(ir::Value* v) {
   V x = graph_.Get(v);
   return x;
 }
-V LoweringContext::value(ir::Value* v) {
-  V x = raw(v);
-  if (widen_ && ir::IsLowPrecision(x.dtype)) return e.Cast(x, DType::kFloat32);
-  return x;
+V LoweringContext::widened(V x) const {
+  return x && widen_ && ir::IsLowPrecision(x.dtype) ? e.Cast(std::move(x), DType::kFloat32) : x;
 }
+V LoweringContext::value(ir::Value* v) { return widened(raw(v)); }
 V LoweringContext::turned(ir::Value* v, const Ints& perm) {
-  V x = graph_.turned ? graph_.turned(v, perm) : V{};
-  return x && widen_ && ir::IsLowPrecision(x.dtype) ? e.Cast(x, DType::kFloat32) : x;
+  return widened(graph_.turned ? graph_.turned(v, perm) : V{});
 }
 V LoweringContext::transposed(ir::Value* v, const Ints& perm) {
   V x = turned(v, perm);
@@ -185,6 +189,25 @@ V LoweringContext::number(const ir::Scalar& s, DType dtype) {
   return e.Number(0, dtype);
 }
 
+// The tensor whose sizes these are, all of them; null where there is none.
+static ir::Value* WholeShape(const ir::SymInts& ints) {
+  ir::Value* whole = nullptr;
+  for (size_t d = 0; d < ints.size(); ++d) {
+    if (!ints[d].value) continue;
+    const ir::Node* n = ints[d].value->producer();
+    if (!n || n->op_name() != "aten.sym_size.int") return nullptr;
+    ir::ArgReader args(*n);
+    ir::Value* of = args.tensor("self");
+    if ((whole && whole != of) || static_cast<size_t>(of->rank()) != ints.size() ||
+        args.dim("dim", of->rank()) != static_cast<int>(d))
+      return nullptr;
+    whole = of;
+  }
+  for (size_t d = 0; whole && d < ints.size(); ++d)
+    if (!ints[d].value && whole->sizes()[d].constant() != ints[d].constant) return nullptr;
+  return whole;
+}
+
 V LoweringContext::dim0(ir::IntOrValue i) {
   return i.value ? e.Cast(raw(i.value), DType::kInt64) : e.I64Scalar(i.constant);
 }
@@ -200,6 +223,7 @@ V LoweringContext::dim1(ir::IntOrValue i) {
   return it->second;
 }
 V LoweringContext::shape(const ir::SymInts& ints) {
+  if (ir::Value* v = WholeShape(ints)) return e.Shape(raw(v));
   std::vector<V> parts;
   Ints run;
   auto flush = [&] {
@@ -244,6 +268,18 @@ V GraphLowering::StoredWeight(const ir::Value* v, const StoredForm& form) {
   return Get(v);
 }
 
+V GraphLowering::Stacked(std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name) {
+  GraphLowering* g = this;
+  while (!g->stacked && g->outer_) g = g->outer_;
+  return g->stacked ? g->stacked(std::move(parts), dims, name) : V{};
+}
+
+const ir::TensorRef* GraphLowering::NumbersOf(const ir::Value* v) const {
+  for (const GraphLowering* g = this; g; g = g->outer_)
+    if (const ir::TensorRef* t = g->numbers ? g->numbers(v) : nullptr) return t;
+  return nullptr;
+}
+
 void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
   for (const ir::Node* n : g) Lower(*n, problems);
 }
@@ -251,7 +287,8 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
 void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   problems_ = problems;
   const CustomOp* custom = custom_ops ? FindCustomOp(*custom_ops, n.op()) : nullptr;
-  const Row* row = FindRow(n.op_name(), e_.opset(), &n, e_.form());
+  const Row* row = e_.shared()->from_onnx ? FindJoin(n, e_.opset()) : nullptr;
+  if (!row) row = FindRow(n.op_name(), e_.opset(), &n, e_.form());
   std::string base = n.output(0) ? n.output(0)->name() : std::string(n.op().base);
   e_.SetScope(module_names && n.source() ? n.source()->ModulePath() : "", base);
   e_.SetMetadata(module_names ? MetadataOf(n, e_.shared()->metadata) : decltype(MetadataOf(n, NodeMetadata::kNone)){});
@@ -267,7 +304,8 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   } else {
     // The pure graph has products of halves; a bias is then added with a rounding of its own.
     const bool product = e_.shared()->strict_types && n.op().traits.autocast == ir::AutocastClass::kLower;
-    LoweringContext c(n, e_, *this, !custom && row->widen && !product);
+    const bool kept = !custom && row->widen.kind == Widening::kUnlessKept && e_.shared()->keep_halves;
+    LoweringContext c(n, e_, *this, !custom && row->widen.kind != Widening::kNever && !product && !kept);
     status = ir::RunRule(n, [&] { custom ? LowerCustom(c, *custom) : row->fn(c); });
     results = std::move(c.results());
     if (status.ok()) status = c.status();

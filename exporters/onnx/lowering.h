@@ -35,6 +35,7 @@ class LoweringContext : public ir::ArgReader {
   V value(ir::Value* v);                      // of any SSA value; symbolic numbers are 0-d
   // The same without widening.
   V raw(ir::Value* v);
+  V widened(V x) const;  // of any ONNX value
   // The value with its dims in another order. A weight that is read in no other way lies so in the file: what looks for
   // constant operands (quantizers, fusions) does not look behind a Transpose, and runtimes that fold it hold the weight
   // twice. One with other readers too, an embedding that is the last layer's matrix, would be in the file twice; it
@@ -73,12 +74,20 @@ class LoweringContext : public ir::ArgReader {
 
 using LowerFn = void (*)(LoweringContext& c);
 
+// Whether a lowering computes in f32 when inputs are f16 or bf16: for those of more than one node, whose intermediate
+// rounding (and overflow) would differ from torch's single rounding at the end. One of one node need not where a model
+// had these types.
+struct Widening {
+  enum Kind : uint8_t { kNever, kAlways, kUnlessKept } kind = kNever;
+  constexpr Widening(bool always) : kind(always ? kAlways : kNever) {}  // NOLINT
+  constexpr Widening(Kind k) : kind(k) {}                               // NOLINT
+};
+inline constexpr Widening kUnlessKept = Widening::kUnlessKept;
+
 struct Row {
   std::string_view op;
   LowerFn fn;
-  // Compute in f32 when inputs are f16 or bf16: for lowerings of more than one node, whose intermediate rounding (and
-  // overflow) would differ from torch's single rounding at the end.
-  bool widen = false;
+  Widening widen = false;
   int min_opset = 0;                              // 0: every opset we write
   bool (*legal_if)(const ir::Node& n) = nullptr;  // null: always; else the op is legal only where it returns true
   int max_opset = kMaxOpset;
@@ -94,6 +103,8 @@ const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op);
 
 // The first row for an op at an opset, or null. `n` may be null to ask whether any form is legal.
 const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm form = OnnxForm::kExact);
+// The row that writes a node, with what it is made of, as the operator of ONNX that it was read of; or null.
+const Row* FindJoin(const ir::Node& n, int opset);
 std::vector<const Row*> AllRows();
 
 // The tables (lowerings/*.cc).
@@ -118,6 +129,8 @@ absl::Span<const Row> ControlRows();
 absl::Span<const Row> QuantRows();
 absl::Span<const Row> QuantEmbeddingRows();
 absl::Span<const Row> DetectionRows();
+// Of programs that were ONNX models, in front of all others.
+absl::Span<const Row> JoinRows();
 
 // Lowers one graph: keeps the ONNX value of each SSA value.
 class GraphLowering {
@@ -138,6 +151,11 @@ class GraphLowering {
   void Lower(const ir::Node& n, std::vector<Problem>* problems);
   // The ONNX value of `v`; an error in the emitter's status when it has none.
   V Get(const ir::Value* v);
+  // The same; null where it has none.
+  const V* Find(const ir::Value* v) const {
+    const auto it = values_.find(v);
+    return it == values_.end() ? nullptr : &it->second;
+  }
   Emitter& emitter() { return e_; }
   std::vector<Problem>* problems() { return problems_; }
   // Why nodes without a row were not decomposed; null when not known.
@@ -152,6 +170,10 @@ class GraphLowering {
   // The weight with its dims in this order as it lies in the file; empty for one that is read in another order, too,
   // and for other values. May be null.
   std::function<V(const ir::Value*, const Ints& perm)> turned;
+  // A tensor of these sizes in the file whose elements are those of stored ones, one behind the other. May be null.
+  std::function<V(std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name)> stacked;
+  V Stacked(std::vector<ir::TensorRef> parts, const Ints& dims, std::string_view name);
+  const ir::TensorRef* NumbersOf(const ir::Value* v) const;
   // The numbers of a weight that nothing updates; null for other values, and for weights without values. May be null.
   std::function<const ir::TensorRef*(const ir::Value*)> numbers;
 

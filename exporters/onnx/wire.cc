@@ -169,6 +169,11 @@ absl::Status WriteString(io::AtomicFile& out, const std::string& s) {
 }  // namespace
 
 uint64_t WeightRef::nbytes() const {
+  if (form && !form->parts.empty()) {
+    uint64_t sum = 0;
+    for (const ir::TensorRef& t : form->parts) sum += static_cast<uint64_t>(t.nbytes());
+    return sum;
+  }
   const auto n = static_cast<uint64_t>(tensor.numel()), row = form ? static_cast<uint64_t>(form->row) : 0;
   if (!form || !form->nibbles) return static_cast<uint64_t>(tensor.nbytes());
   return row > 0 ? n / row * ((row + 1) / 2) : (n + 1) / 2;
@@ -178,8 +183,8 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
                                     const std::string& path, const OnnxOptions& options) {
   uint64_t total = 0;
   for (const WeightRef& w : weights) {
-    if (absl::Status s = ir::Validate(w.tensor); !s.ok())
-      return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
+    for (const ir::TensorRef& t : w.parts())
+      if (absl::Status s = ir::Validate(t); !s.ok()) return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
     total += w.nbytes();
   }
   const uint64_t skeleton_size = model.ByteSizeLong();
@@ -257,9 +262,9 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
     io::AtomicFile& to = outside[i] ? *data : out;
     const WeightRef& w = weights[i];
     const bool changed = w.form && (w.form->nibbles || w.form->add != 0);
-    if (absl::Status s = changed ? WriteIntegers(to, w.tensor, *w.form, check) : WriteTensor(to, w.tensor, check);
-        !s.ok())
-      return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
+    for (const ir::TensorRef& t : w.parts())
+      if (absl::Status s = changed ? WriteIntegers(to, t, *w.form, check) : WriteTensor(to, t, check); !s.ok())
+        return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
     done += weights[i].nbytes();
     if (options.progress) options.progress(done, total);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "exporters/onnx/export.h"
 #include "ir/tensor.h"
 #include "onnx/onnx_pb.h"
@@ -26,7 +27,8 @@ struct StoredForm {
   int add = 0;
   int64_t row = 0;
   std::vector<int64_t> sizes = {}, strides = {};
-  std::string_view suffix = "";  // of the initializer's name
+  std::string_view suffix = "";           // of the initializer's name
+  std::vector<ir::TensorRef> parts = {};  // not empty: the elements of these instead, one behind the other
 };
 
 struct WeightRef {
@@ -37,6 +39,10 @@ struct WeightRef {
   ir::DType dtype() const { return form ? form->dtype : tensor.dtype; }
   const std::vector<int64_t>& dims() const { return form ? form->dims : tensor.sizes; }
   uint64_t nbytes() const;  // in the file
+  // What is written, one behind the other.
+  absl::Span<const ir::TensorRef> parts() const {
+    return form && !form->parts.empty() ? absl::MakeConstSpan(form->parts) : absl::MakeConstSpan(&tensor, 1);
+  }
 };
 
 // Writes `model` plus `weights` as initializers to `path`; above the limit, or by option, their bytes go to

@@ -121,7 +121,10 @@ Value* GraphLowering::Tensor(Value* v, ir::Builder& b) {
   const auto it = operands_.find(v);
   if (it == operands_.end()) return v;  // an input or a weight
   Operand& o = it->second;
-  if (!o.tensor && o.elements) o.tensor = Tensor(*o.elements, b);
+  if (!o.tensor && o.elements) {
+    o.tensor = Tensor(*o.elements, b);
+    KeepName(v, o);
+  }
   return o.tensor;
 }
 
@@ -129,6 +132,21 @@ Operand GraphLowering::OperandOf(Value* v) {
   Import(v);
   const auto it = operands_.find(v);
   return it == operands_.end() ? Operand{v, std::nullopt} : it->second;
+}
+
+void GraphLowering::KeepName(Value* v, const Operand& o) {
+  Value* made = o.tensor;
+  if (!made && o.elements && o.elements->values.size() == 1) made = o.elements->values[0].value;
+  if (!made || made == v || !made->producer() || made->graph() != &into_ || !holders_.insert(made).second) return;
+  const auto [it, first] = named_.try_emplace(v, made);
+  if (!first) {  // the number that the tensor is made of
+    into_.TakeName(made, it->second);
+    it->second = made;
+  } else if (&into_ == &g_) {
+    g_.TakeName(made, v);
+  } else {
+    into_.Rename(made, v->name());
+  }
 }
 
 std::optional<Elements> GraphLowering::ElementsOf(Value* v) {
@@ -191,7 +209,8 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
         const bool given = i < call.results().size() && IsGiven(call.results()[i]);
         // What an earlier refusal left out is not one of its own.
         if (!given && !refused()) refusals_.push_back({text::StrCat(name, " with ", i + 1, " results"), at});
-        operands_[n->outputs()[i]] = given ? call.results()[i] : Operand{n->outputs()[i], std::nullopt};
+        Operand& o = operands_[n->outputs()[i]] = given ? call.results()[i] : Operand{n->outputs()[i], std::nullopt};
+        KeepName(n->outputs()[i], o);
       }
       return absl::OkStatus();
     }
@@ -226,6 +245,7 @@ absl::Status GraphLowering::Run() {
   for (ir::Node* n : nodes) RETURN_IF_ERROR(Lower(n));
   if (!refusals_.empty()) return absl::OkStatus();
   ir::Builder end(g_, nullptr, nullptr);
+  absl::flat_hash_set<const Value*> given;
   for (ir::Arg& out : g_.outputs) {
     Value* v = out.value();
     if (!v) continue;
@@ -234,7 +254,10 @@ absl::Status GraphLowering::Run() {
       refusals_.push_back({"a sequence that the program gives", v->name()});
       return absl::OkStatus();
     }
-    if (made != v && made->producer()) g_.TakeName(made, v);
+    // What is handed through, an input or another output, has that one's name.
+    const bool again = !given.insert(made).second || !made->producer();
+    if (made != v && again && made->type().is_tensor()) made = end.Call("aten.clone.default", {made});
+    if (made != v && made->producer() && (again || !named_.contains(v))) g_.TakeName(made, v);
     out = Arg(made);
   }
   RETURN_IF_ERROR(end.status());

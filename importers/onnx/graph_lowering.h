@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "importers/onnx/lowering.h"
 #include "ir/graph.h"
@@ -68,6 +69,8 @@ class GraphLowering {
   Operand TakeOperand(const Operand& outside);
   // Inputs and weights become what the program has for their types.
   absl::Status TakeInputs();
+  // Gives what a value of the model has become that value's name, where it has no other of the model's.
+  void KeepName(Value* v, const Operand& o);
 
   ir::Program& p_;
   ir::Graph& g_;                              // the model's
@@ -76,6 +79,8 @@ class GraphLowering {
   std::vector<Refusal>& refusals_;
   absl::flat_hash_map<const Value*, Operand> operands_;  // by the model's value
   absl::flat_hash_map<const Value*, DType> onnx_types_;  // of inputs that have others in the program
+  absl::flat_hash_map<const Value*, Value*> named_;      // what has the name of a value of the model
+  absl::flat_hash_set<const Value*> holders_;            // all of these
 
   // Of nested graphs.
   GraphLowering* outer_ = nullptr;

@@ -144,6 +144,13 @@ std::optional<double> Call::NumberOf(const Value* v) const {
   return all && all->size() == 1 ? std::optional<double>((*all)[0]) : std::nullopt;
 }
 
+std::optional<double> Call::NumberOf(const ir::TensorRef& t) {
+  if (t.numel() != 1) return std::nullopt;
+  const auto bytes = ir::ReadDense(t);
+  const auto all = bytes.ok() ? Numbers(*bytes, t.dtype) : std::nullopt;
+  return all && all->size() == 1 ? std::optional<double>((*all)[0]) : std::nullopt;
+}
+
 const ir::NamedArg* Call::Find(std::string_view name) const {
   for (const ir::NamedArg& a : node_.args())
     if (a.name == name || (a.name.size() == name.size() + 1 && a.name[0] == '#' && a.name.substr(1) == name)) {

@@ -88,6 +88,7 @@ class Call {
   // The same of a tensor: whether the program stores it, and its one element.
   bool IsStored(const Value* v) const;
   std::optional<double> NumberOf(const Value* v) const;
+  static std::optional<double> NumberOf(const ir::TensorRef& t);
 
   // ---- Attributes, by name
   bool has_attribute(std::string_view name) const;

@@ -19,8 +19,7 @@ bool UnderstandsOnnx(const onnx::NodeProto& n, int opset) {
   return row && (!row->takes || row->takes(n));
 }
 
-// Sizes, axes and switches are arguments now, and were stored for nothing else.
-static void DropUnusedWeights(ir::Program& p) {
+void DropUnreadConstants(ir::Program& p) {
   for (size_t i = p.input_specs.size(); i-- > 0;) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::InputSpec& spec = p.input_specs[i];
@@ -45,7 +44,6 @@ absl::Status OnnxToAten(ir::Program& p) {
     for (const auto& [what, node] : by_what) all.push_back(text::StrCat(what, " (node '", node, "')"));
     return ListError("ONNX operators that are not read", all, absl::StatusCode::kUnimplemented);
   }
-  DropUnusedWeights(p);
   p.verifier_dialect = "ATEN";
   p.objects.clear();
   p.name = "model";  // as torch calls the one program of an archive

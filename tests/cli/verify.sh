@@ -55,7 +55,10 @@ expect 0 '' slipway verify net.so net.so --inputs in1
 
 # What is wrong with the question.
 expect 2 'SW1003.*neither is a program' slipway verify net.so net.so
-expect 2 . slipway verify net.sw
+# One model alone: a program beside its library.
+expect 0 '' slipway verify net.sw
+grep -q '^B  a native library of A' stdout
+expect 2 'one library alone' slipway verify net.so
 expect 2 . slipway verify net.sw net.so --inputs in1 --seed 1
 expect 2 . slipway verify net.sw net.so --atol -1
 expect 5 SW3001 slipway verify net.sw nothing.so

@@ -1,6 +1,7 @@
 """ONNX models as a source: what torch.onnx, onnxruntime's quantizer and onnx's own node tests make, converted to
 libraries, to ONNX again and to PT2, beside onnxruntime and torch."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -398,3 +399,145 @@ def test_refusals_name_all_operators(slipway, tmp_path):
     ran = slipway("convert", tmp_path / "m.onnx", "-o", tmp_path / "m.so", status=4)
     assert "mine.Magic" in ran.stderr and "TfIdfVectorizer" in ran.stderr and not (tmp_path / "m.so").exists()
     ran = slipway("convert", tmp_path / "m.onnx", "-o", tmp_path / "m.pt2", status=4)
+
+
+def nodes_and_names(model):
+    """Of a file: operators, names of what nodes give, names of initializers, inputs and outputs in order."""
+    graph = onnx.load(model).graph
+    made = [n for n in graph.node if n.op_type != "Constant"]
+    stored = {t.name for t in graph.initializer} | {n.output[0] for n in graph.node if n.op_type == "Constant"}
+    ends = [x.name for x in [*graph.input, *graph.output] if x.name not in stored]
+    return sorted(n.op_type for n in made), {name for n in made for name in n.output if name}, stored, ends
+
+
+ROUND_TRIPS = {
+    "activations": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3, h, w] x) => (float[n, 3, 1, 1] y) {
+          low = Constant <value_float = -0.5> ()
+          clipped = Clip (x, low)
+          gate = HardSigmoid <alpha = 0.2, beta = 0.6> (clipped)
+          softer = Softplus (gate)
+          signed = Softsign (softer)
+          scaled = Selu (signed)
+          sloped = PRelu (scaled, slope)
+          over = ThresholdedRelu <alpha = 0.1> (sloped)
+          curved = Celu <alpha = 0.7> (over)
+          folded = Conv <pads = [0, 1, 2, 1], kernel_shape = [3, 3]> (curved, kernel)
+          y = GlobalAveragePool (folded) }""",
+    "reductions": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3, h, w] x) => (float[n, 3] l1, float[n, 1, h, w] l2, float[n, h] squares, float logs) {
+          shape = Constant <value_ints = [0, 3, -1]> ()
+          flat = Reshape (x, shape)
+          l1 = ReduceL1 <axes = [2], keepdims = 0> (flat)
+          l2 = ReduceL2 <axes = [1]> (x)
+          largest = ReduceMax <axes = [3], keepdims = 0> (x)
+          squares = ReduceSumSquare <axes = [1], keepdims = 0> (largest)
+          positive = Abs (x)
+          logs = ReduceLogSum <keepdims = 0> (positive) }""",
+    "places": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 3, h, w] x, int64[n, 3, h, w] last) => (float[n, 3, p, q] y, float[n, 3, h, w] z) {
+          from = Constant <value_ints = [1, -5]> ()
+          to = Constant <value_ints = [9, -1]> ()
+          axes = Constant <value_ints = [2, 3]> ()
+          part = Slice (x, from, to, axes)
+          y = Pad <mode = "reflect"> (part, pads)
+          taken = GatherElements <axis = 1> (x, last)
+          z = ScatterElements <axis = 1> (x, last, taken) }""",
+    "recurrent": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[t, n, 5] x) => (float[t, n, 8] z, float[1, n, 4] state) {
+          one = Constant <value_ints = [1]> ()
+          both = Constant <value_ints = [0, 0, -1]> ()
+          y, h, state = LSTM <hidden_size = 4> (x, w, r, b)
+          line = Squeeze (y, one)
+          y2 = GRU <hidden_size = 4, linear_before_reset = 1, direction = "bidirectional"> (line, w2, r2, b2)
+          turned = Transpose <perm = [0, 2, 1, 3]> (y2)
+          z = Reshape (turned, both) }""",
+}
+
+
+@pytest.mark.parametrize("kind", ROUND_TRIPS)
+def test_a_round_trip_keeps_nodes_and_names(slipway, tmp_path, kind):
+    random = np.random.RandomState(0)
+    normal = lambda *sizes: random.randn(*sizes).astype(np.float32)
+    stored = {
+        "activations": {"slope": normal(3, 1, 1), "kernel": normal(3, 3, 3, 3)},
+        "reductions": {},
+        "places": {"pads": np.array([0, 0, 1, 0, 0, 0, 2, 1])},
+        "recurrent": {
+            "w": normal(1, 16, 5), "r": normal(1, 16, 4), "b": normal(1, 32),
+            "w2": normal(2, 12, 4), "r2": normal(2, 12, 4), "b2": normal(2, 24),
+        },
+    }[kind]  # fmt: skip
+    model, again = parsed(tmp_path / "m.onnx", ROUND_TRIPS[kind], **stored), tmp_path / "again.onnx"
+    slipway("convert", model, "-o", again, "--opset", "18")
+    onnx.checker.check_model(again, full_check=True)
+    operators, results, constants, ends = nodes_and_names(model)
+    operators_again, results_again, constants_again, ends_again = nodes_and_names(again)
+    assert operators_again == operators and ends_again == ends and set(stored) <= constants_again
+    if kind != "recurrent":  # whose results without the dim of directions are PyTorch's
+        assert results_again <= results  # one that nothing reads may be left out
+    inputs = [normal(7, 2, 5) if kind == "recurrent" else normal(2, 3, 12, 10)]
+    if kind == "places":
+        inputs.append(np.full((2, 3, 12, 10), -1))
+    near(by_onnxruntime(again, inputs), by_onnxruntime(model, inputs))
+
+
+def test_halves_stay_as_they_are(slipway, tmp_path):
+    """No casts around operators of f16, as the model has none."""
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+        g (float16[n, 8] x) => (float16[n, 4] y) {
+          h = Gemm <transB = 1> (x, w, b)
+          norm = LayerNormalization (h, s)
+          y = Softmax (norm) }"""
+    random = np.random.RandomState(0)
+    weights = {
+        name: random.randn(*sizes).astype(np.float16) for name, sizes in [("w", (4, 8)), ("b", (4,)), ("s", (4,))]
+    }
+    model, again = parsed(tmp_path / "m.onnx", text, **weights), tmp_path / "again.onnx"
+    slipway("convert", model, "-o", again)
+    assert nodes_and_names(again)[0] == ["Gemm", "LayerNormalization", "Softmax"]
+    x = random.randn(3, 8).astype(np.float16)
+    near(by_onnxruntime(again, [x]), by_onnxruntime(model, [x]), 1e-2)
+
+
+def test_outputs_that_are_inputs_keep_their_names(slipway, tmp_path):
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[3] x) => (float[3] same, float[3] a, float[3] b) {
+          same = Identity (x) a = Relu (x) b = Identity (a) }"""
+    model, again = parsed(tmp_path / "m.onnx", text), tmp_path / "again.onnx"
+    slipway("convert", model, "-o", again)
+    assert nodes_and_names(again)[3] == ["x", "same", "a", "b"]
+    x = np.array([-1, 0, 2], np.float32)
+    near(by_onnxruntime(again, [x]), [x, np.maximum(x, 0), np.maximum(x, 0)])
+
+
+def test_run_and_verify_by_own_kernels(slipway, tmp_path):
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 8] x, int64[n] i) => (float[n, 4] y, int64[n] j) {
+          y = Gemm <transB = 1> (x, w, b)
+          j = Add (i, i) }"""
+    random = np.random.RandomState(0)
+    model = parsed(
+        tmp_path / "m.onnx", text, w=random.randn(4, 8).astype(np.float32), b=random.randn(4).astype(np.float32)
+    )
+    inputs = [random.randn(3, 8).astype(np.float32), np.array([1, 2, 3])]
+    save_file({"x": inputs[0], "i": inputs[1]}, tmp_path / "in.st")
+    files = ["--inputs", tmp_path / "in.st", "--outputs", tmp_path / "out.st"]
+    steps = json.loads(slipway("run", model, *files, "--json").stdout)["steps"]
+    got = load_file(tmp_path / "out.st")
+    near([got["output.0"], got["output.1"]], by_onnxruntime(model, inputs))
+    assert steps > 0  # of a plan, which onnxruntime has none of
+    theirs = slipway("run", model, *files, "--json", "--onnxruntime", "--python", sys.executable)
+    assert json.loads(theirs.stdout)["steps"] == 0
+
+    report = json.loads(slipway("verify", model, "--python", sys.executable, "--json").stdout)
+    outputs = report["sets"][0]["outputs"]
+    assert report["agree"] and [o["name"] for o in outputs] == ["y", "j"] and report["b"] == "a native library of A"
+    assert all(outputs[0]["reference"][side] < 1e-5 for side in "ab")  # from the program in f64
+    assert "SW6002" in slipway("verify", model, "--python", "/bin/false", status=4).stderr
+    other = onnx.load(model)
+    other.graph.node[1].domain = "mine"
+    other.opset_import.append(onnx.helper.make_opsetid("mine", 1))
+    onnx.save(other, model)
+    assert "mine.Add" in slipway("verify", model, "--python", sys.executable, status=4).stderr
+    assert "mine.Add" in slipway("run", model, *files, status=4).stderr

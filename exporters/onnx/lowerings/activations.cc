@@ -150,7 +150,7 @@ void Glu(LoweringContext& c) {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"aten.relu.default", Relu}, {"aten.relu6.default", Relu6}, {"aten.gelu.default", Gelu, true},
+    {"aten.relu.default", Relu}, {"aten.relu6.default", Relu6}, {"aten.gelu.default", Gelu, kUnlessKept},
     {"aten.silu.default", Silu, true}, {"aten.leaky_relu.default", LeakyRelu}, {"aten.elu.default", Elu, true},
     {"aten.celu.default", Celu, true}, {"aten.selu.default", Selu},
     {"aten.hardtanh.default", Hardtanh}, {"aten.hardsigmoid.default", HardSigmoid, true},

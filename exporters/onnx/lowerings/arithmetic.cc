@@ -354,19 +354,22 @@ void FExtremum(LoweringContext& c) {
   c.Return(r);
 }
 
-// min(max(x, lo), hi), in the promoted type.
+// min(max(x, lo), hi), in the promoted type: Clip, which runtimes make part of the convolution before it, where the
+// limits are numbers and it has the type.
 void Clamp(LoweringContext& c) {
   V x = Self(c);
   DType t = c.compute_dtype();
-  if (c.has("min")) x = c.e.Max(x, Operand(c, "min", t));
-  if (c.has("max")) x = c.e.Min(x, Operand(c, "max", t));
+  V low = c.has("min") ? Operand(c, "min", t) : V{}, high = c.has("max") ? Operand(c, "max", t) : V{};
+  if (IsF32Or64(t) && (!low || low.rank == 0) && (!high || high.rank == 0))
+    return c.Return(c.e.Op("Clip", high ? std::vector<V>{x, low, high} : std::vector<V>{x, low}));
+  if (low) x = c.e.Max(x, low);
+  if (high) x = c.e.Min(x, high);
   c.Return(x);
 }
 
 }  // namespace
 
 bool IsF32Or64(DType t) { return t == DType::kFloat32 || t == DType::kFloat64; }
-// Clip, which runtimes make part of the convolution before it, where that has the type.
 V Between(LoweringContext& c, V x, V low, V high) {
   if (IsF32Or64(x.dtype)) return c.e.Op("Clip", {x, low, high});
   return c.e.Min(c.e.Max(x, low), high);
@@ -412,7 +415,8 @@ constexpr Row kRows[] = {
     {"aten.remainder.Tensor", RemainderOp, true}, {"aten.remainder.Scalar", RemainderOp, true},
     {"aten.remainder.Scalar_Tensor", RemainderOp, true},
     {"aten.fmod.Tensor", Fmod}, {"aten.fmod.Scalar", Fmod},
-    {"aten.pow.Tensor_Tensor", PowOp, true, 0, IsFloatOrKnownPower}, {"aten.pow.Tensor_Scalar", PowOp, true},
+    {"aten.pow.Tensor_Tensor", PowOp, kUnlessKept, 0, IsFloatOrKnownPower},
+    {"aten.pow.Tensor_Scalar", PowOp, kUnlessKept},
     {"aten.pow.Scalar", PowOp, true, 0, IsFloatOrKnownPower},
     {"aten.maximum.default", MaximumBoolSafe}, {"aten.minimum.default", MinimumBoolSafe},
     {"aten.max.other", MaximumBoolSafe}, {"aten.min.other", MinimumBoolSafe},

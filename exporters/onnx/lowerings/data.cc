@@ -58,8 +58,12 @@ bool MayBeEmpty(const ir::Value* v, const std::vector<int>& dims) {
   return false;
 }
 
-bool MayBeNan(const ir::Value* v) {
-  if (!ir::IsFloating(v->dtype())) return false;
+bool MayBeMeanOfNothing(LoweringContext& c, const ir::Value* v, const std::vector<int>& dims) {
+  return !c.e.shared()->from_onnx && MayBeEmpty(v, dims);
+}
+
+bool MayBeNan(LoweringContext& c, const ir::Value* v) {
+  if (!ir::IsFloating(v->dtype()) || c.e.shared()->from_onnx) return false;
   static constexpr std::string_view kNever[] = {
       "aten.nan_to_num.default", "aten.arange.default", "aten.arange.start",
       "aten.arange.start_step",  "aten.zeros.default",  "aten.ones.default",

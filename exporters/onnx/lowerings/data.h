@@ -36,8 +36,11 @@ Ints Inverse(const Ints& perm);
 V Extreme(Emitter& e, DType dtype, bool largest);
 // True unless the sizes prove that every one of `dims` has an element.
 bool MayBeEmpty(const ir::Value* v, const std::vector<int>& dims);
-// True unless the value's dtype or its producer rules NaN out.
-bool MayBeNan(const ir::Value* v);
+// Whether the mean over these dims is one of nothing for some sizes, which torch says is NaN and ONNX Runtime 0.
+bool MayBeMeanOfNothing(LoweringContext& c, const ir::Value* v, const std::vector<int>& dims);
+// Whether there may be NaN, of which torch's extrema and orders say something else than ONNX Runtime's: true unless the
+// value's dtype or its producer rules it out, or the operators are ONNX's own.
+bool MayBeNan(LoweringContext& c, const ir::Value* v);
 V IsNan(Emitter& e, V x);
 // Elements that are not zero (NaN is not), as u8 so that reductions over nothing give 0 for the maximum.
 V NonZeroMask(Emitter& e, V x);

@@ -18,7 +18,7 @@ void Nms(LoweringContext& c) {
   float limit = static_cast<float>(threshold);
   if (limit > threshold) limit = std::nextafter(limit, 0.0F);
   V boxes = c.e.Cast(c.in("dets"), DType::kFloat32), scores = c.in("scores"), n = c.e.Dim(boxes, 0);
-  V order = TopK(c.e, scores, n, 0, true, MayBeNan(c.tensor("scores"))).second;
+  V order = TopK(c.e, scores, n, 0, true, MayBeNan(c, c.tensor("scores"))).second;
   boxes = c.e.Gather(boxes, order, 0);
   V low = c.e.Slice(boxes, {0}, {2}, {1}), high = c.e.Max(c.e.Slice(boxes, {2}, {4}, {1}), low);
   V places = c.e.Cast(Iota(c.e, c.e.Squeeze(n, {0})), DType::kFloat32);

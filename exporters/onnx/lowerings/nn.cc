@@ -32,7 +32,8 @@ void Linear(LoweringContext& c) {
     V y = c.e.MatMul(x, c.value(weight));
     return c.Return(b ? c.e.Add(y, b) : y);
   }
-  if (x.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
+  const bool kept = ir::IsLowPrecision(x.dtype) && c.e.shared()->keep_halves;
+  if (x.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64 || kept)) {
     V turned = c.turned(weight, {1, 0});
     return c.Return(Gemm(c, x, turned ? turned : c.value(weight), !turned, b));
   }
@@ -89,7 +90,7 @@ void LogSoftmax(LoweringContext& c) {
   const Attrs attrs = {{"axis", int64_t{c.dim("dim", x.rank)}}};
   V y = c.e.Op("LogSoftmax", {x}, attrs);
   // ONNX Runtime's kernel of f64 loses NaN (1.31), which its Softmax keeps.
-  if (x.dtype == DType::kFloat64 && MayBeNan(c.tensor("self")))
+  if (x.dtype == DType::kFloat64 && MayBeNan(c, c.tensor("self")))
     y = c.e.Add(y, c.e.Mul(c.e.Op("Softmax", {x}, attrs), c.e.Number(0, x.dtype)));
   c.Return(y);
 }
@@ -231,7 +232,7 @@ void InstanceNorm(LoweringContext& c) {
     for (int d = 2; d < x.rank; ++d) axes.push_back(d), dims.push_back(d);
     ir::Value* input = c.tensor("input");
     const auto channels = x.rank >= 3 ? input->sizes()[1].constant() : std::nullopt;
-    if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeEmpty(input, dims)) {
+    if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeMeanOfNothing(c, input, dims)) {
       const auto filled = [&](double v) {
         return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), x.dtype, {*channels});
       };
@@ -339,8 +340,32 @@ V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& 
   return c.e.Cast(y, t);
 }
 
+// What the convolution's input is with zeros around it, where that is what pads it: begins and ends of the dims behind
+// the first two. Null for others.
+ir::Value* PaddedByZeros(ir::Value* v, Ints* begin, Ints* end) {
+  const ir::Node* n = v->producer();
+  if (!n || n->op_name() != "aten.constant_pad_nd.default") return nullptr;
+  ir::ArgReader args(*n);
+  const ir::Scalar value = args.scalar("value");
+  const ir::SymInts pad = args.sym_ints("pad");
+  const auto dims = static_cast<size_t>(v->rank() - 2);
+  if (!value.is_constant() || value.kind == ir::Scalar::kComplex || value.d != 0 || pad.size() % 2 != 0 ||
+      pad.size() > 2 * dims)
+    return nullptr;
+  begin->assign(dims, 0), end->assign(dims, 0);
+  for (size_t k = 0; k < pad.size(); ++k) {
+    if (pad[k].value || pad[k].constant < 0) return nullptr;
+    (*(k % 2 == 0 ? begin : end))[dims - 1 - k / 2] = pad[k].constant;
+  }
+  return args.tensor("self");
+}
+
 void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
-  V x = c.in(input_name), w = c.in("weight"), b = c.opt_in("bias");
+  ir::Value* input = c.tensor(input_name);
+  Ints zeros_before, zeros_behind;
+  if (!a.transposed && c.e.shared()->from_onnx && input->rank() == c.tensor("weight")->rank())
+    if (ir::Value* inner = PaddedByZeros(input, &zeros_before, &zeros_behind)) input = inner;
+  V x = c.value(input), w = c.in("weight"), b = c.opt_in("bias");
   ir::Value* wv = c.tensor("weight");
   a.spatial = w.rank - 2;
   auto fit = [&](Ints& v) {
@@ -366,6 +391,7 @@ void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
     } else if (!a.padding.empty()) {
       begin[d] = end[d] = a.padding[d];
     }
+    if (input != c.tensor(input_name)) begin[d] += zeros_before[d], end[d] += zeros_behind[d];
   }
   V y;
   if (!ir::IsFloating(x.dtype)) {
@@ -443,19 +469,20 @@ void Dropout(LoweringContext& c) {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"aten.linear.default", Linear, true},
+    {"aten.linear.default", Linear, kUnlessKept},
     {"aten.matmul.default", MatMul<"self", "other">}, {"aten.mm.default", MatMul<"self", "mat2">},
     {"aten.bmm.default", MatMul<"self", "mat2">}, {"aten.mv.default", MatMul<"self", "vec">},
     {"aten.dot.default", MatMul<"self", "tensor">},
-    {"aten.addmm.default", AddMatMul<"mat1", "mat2">, true}, {"aten.addmv.default", AddMatMul<"mat", "vec">, true},
+    {"aten.addmm.default", AddMatMul<"mat1", "mat2">, kUnlessKept},
+    {"aten.addmv.default", AddMatMul<"mat", "vec">, true},
     {"aten.baddbmm.default", AddMatMul<"batch1", "batch2">, true},
     {"aten.softmax.int", Softmax}, {"aten._softmax.default", Softmax},
     {"aten.log_softmax.int", LogSoftmax}, {"aten._log_softmax.default", LogSoftmax},
     {"aten.special_softmax.int", Softmax}, {"aten.special_log_softmax.int", LogSoftmax},
-    {"aten.layer_norm.default", LayerNorm, true}, {"aten.native_layer_norm.default", LayerNorm, true},
+    {"aten.layer_norm.default", LayerNorm, kUnlessKept}, {"aten.native_layer_norm.default", LayerNorm, kUnlessKept},
     {"aten.rms_norm.default", RmsNorm, true},
-    {"aten.batch_norm.default", BatchNorm, true},
-    {"aten.group_norm.default", GroupNorm, true}, {"aten.instance_norm.default", InstanceNorm, true},
+    {"aten.batch_norm.default", BatchNorm, kUnlessKept},
+    {"aten.group_norm.default", GroupNorm, true}, {"aten.instance_norm.default", InstanceNorm, kUnlessKept},
     {"aten.embedding.default", Embedding},
     {"aten.conv1d.default", ConvNd}, {"aten.conv2d.default", ConvNd}, {"aten.conv3d.default", ConvNd},
     {"aten.conv1d.padding", ConvPadding}, {"aten.conv2d.padding", ConvPadding}, {"aten.conv3d.padding", ConvPadding},

@@ -308,7 +308,8 @@ void AdaptiveAvg(LoweringContext& c) {
     Ints axes;
     std::vector<int> dims;
     for (int d = 0; d < spatial; ++d) axes.push_back(first + d), dims.push_back(first + d);
-    return c.Return(MayBeEmpty(self, dims) ? c.e.Reduce("ReduceMean", x, axes, true) : KeptMean(c.e, x, axes));
+    return c.Return(MayBeMeanOfNothing(c, self, dims) ? c.e.Reduce("ReduceMean", x, axes, true)
+                                                      : KeptMean(c.e, x, axes));
   }
   // Evenly divided static sizes are a plain average pool.
   Ints kernel;
@@ -487,8 +488,8 @@ void MaxUnpool(LoweringContext& c) {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"aten.avg_pool1d.default", AvgPool<1>, true}, {"aten.avg_pool2d.default", AvgPool<2>, true},
-    {"aten.avg_pool3d.default", AvgPool<3>, true},
+    {"aten.avg_pool1d.default", AvgPool<1>, kUnlessKept}, {"aten.avg_pool2d.default", AvgPool<2>, kUnlessKept},
+    {"aten.avg_pool3d.default", AvgPool<3>, kUnlessKept},
     {"aten.max_pool1d.default", MaxPool<1>}, {"aten.max_pool2d.default", MaxPool<2>},
     {"aten.max_pool3d.default", MaxPool<3>},
     {"aten.max_pool1d_with_indices.default", MaxPool<1>}, {"aten.max_pool2d_with_indices.default", MaxPool<2>},

@@ -122,7 +122,7 @@ void Sum(LoweringContext& c) {
 }
 V MeanOf(LoweringContext& c, V x, ir::Value* self, const Over& o) {
   // Over nothing torch says NaN, ONNX Runtime 0.
-  if (!MayBeEmpty(self, o.dims))
+  if (!MayBeMeanOfNothing(c, self, o.dims))
     return o.keepdim && !o.none && !o.dims.empty() ? KeptMean(c.e, x, o.axes()) : Reduce(c, "ReduceMean", x, o);
   return c.e.Div(Reduce(c, "ReduceSum", x, o), Count(c, self, o, x.dtype));
 }
@@ -158,12 +158,12 @@ V Extremum(LoweringContext& c, V x, const Over& o, bool largest, bool nan) {
 template <bool largest>
 void Extremum(LoweringContext& c) {
   V x = c.in("self");
-  c.Return(Extremum(c, x, ReadOver(c, x.rank), largest, MayBeNan(c.tensor("self"))));
+  c.Return(Extremum(c, x, ReadOver(c, x.rank), largest, MayBeNan(c, c.tensor("self"))));
 }
 void AMinMax(LoweringContext& c) {
   V x = c.in("self");
   Over o = ReadOver(c, x.rank);
-  bool nan = MayBeNan(c.tensor("self"));
+  bool nan = MayBeNan(c, c.tensor("self"));
   c.Return({Extremum(c, x, o, false, nan), Extremum(c, x, o, true, nan)});
 }
 // The position of the first extreme element, of the first NaN if there is one; the reduced dim is kept.
@@ -180,7 +180,7 @@ V ArgExtreme(LoweringContext& c, V x, int dim, bool largest, bool nan) {
 template <bool largest>
 void ArgExtreme(LoweringContext& c) {
   V x = c.in("self");
-  bool nan = MayBeNan(c.tensor("self")), keepdim = c.b("keepdim");
+  bool nan = MayBeNan(c, c.tensor("self")), keepdim = c.b("keepdim");
   if (x.rank == 0) return c.Return(c.e.I64Scalar(0));
   if (c.has("dim")) {
     int d = c.dim("dim", x.rank);
@@ -195,7 +195,7 @@ void ExtremumDim(LoweringContext& c) {  // values and positions
   V x = c.in("self");
   if (x.rank == 0) return c.Return({x, c.e.I64Scalar(0)});
   Over o = ReadOver(c, x.rank);
-  bool nan = MayBeNan(c.tensor("self"));
+  bool nan = MayBeNan(c, c.tensor("self"));
   if (!c.used(1)) return c.Return({Extremum(c, x, o, largest, nan), V{}});
   int d = o.dims[0];
   V i = ArgExtreme(c, x, d, largest, nan);
@@ -240,7 +240,7 @@ template <Str order>
 void VectorNorm(LoweringContext& c) {
   if (ir::IsComplex(c.tensor("self")->dtype())) return c.Unsupported("complex numbers");
   V x = c.e.Cast(c.in("self"), c.compute_dtype());
-  c.Return(Norm(c, x, Order(c, std::string_view(order).data()), ReadOver(c, x.rank), MayBeNan(c.tensor("self"))));
+  c.Return(Norm(c, x, Order(c, std::string_view(order).data()), ReadOver(c, x.rank), MayBeNan(c, c.tensor("self"))));
 }
 void Dist(LoweringContext& c) {
   DType t = c.compute_dtype();
@@ -273,7 +273,7 @@ std::pair<V, V> VarMean(LoweringContext& c, bool root) {
   Over kept = o;
   kept.keepdim = true;
   V mean = Reduce(c, "ReduceMean", x, kept);
-  if (MayBeEmpty(self, o.dims)) mean = MeanOf(c, x, self, kept);
+  if (MayBeMeanOfNothing(c, self, o.dims)) mean = MeanOf(c, x, self, kept);
   V squares = Reduce(c, "ReduceSumSquare", c.e.Sub(x, mean), o);
   V n = Count(c, self, o, t);
   ir::Sym total = 1;
@@ -374,7 +374,7 @@ void CumExtremum(LoweringContext& c) {
   int d = c.dim("dim", x.rank);
   DType t = x.dtype, w = ir::IsBool(t) ? DType::kUInt8 : ir::IsLowPrecision(t) ? DType::kFloat32 : t;
   x = c.e.Cast(x, w);
-  bool nan = MayBeNan(c.tensor("self"));
+  bool nan = MayBeNan(c, c.tensor("self"));
   V position = c.e.Expand(Along(c.e, Iota(c.e, c.e.DimScalar(x, d)), d, x.rank), c.e.Shape(x), x.rank);
   std::vector<V> r =
       ScanAlong(c, {Start(c, x, d, Extreme(c.e, w, !largest)), Start(c, x, d, c.e.I64Scalar(0))}, {x, position}, d,
@@ -391,8 +391,8 @@ void CumExtremum(LoweringContext& c) {
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"aten.sum.default", Sum, true}, {"aten.sum.dim_IntList", Sum, true},
-    {"aten.mean.default", Mean, true}, {"aten.mean.dim", Mean, true},
+    {"aten.sum.default", Sum, true}, {"aten.sum.dim_IntList", Sum, kUnlessKept},
+    {"aten.mean.default", Mean, true}, {"aten.mean.dim", Mean, kUnlessKept},
     {"aten.nansum.default", NanSum, true}, {"aten.nanmean.default", NanMean, true},
     {"aten.prod.default", Prod, true}, {"aten.prod.dim_int", Prod, true},
     {"aten.amax.default", Extremum<true>}, {"aten.amin.default", Extremum<false>},

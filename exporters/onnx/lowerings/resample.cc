@@ -301,7 +301,9 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
   // which Resize has no form for
   const bool mixed = !by_factors && std::any_of(factors.begin(), factors.end(), is_given);
   // ONNX Runtime has no Resize of f64.
-  if (r.mode == "nearest" && (x.dtype == DType::kFloat64 || mixed || !ResizeIsExact(dims, r.exact)))
+  const bool scales = std::all_of(dims.begin(), dims.end(), [](const auto& d) { return d.factor == 0 || d.scale > 0; });
+  const bool resize = (c.e.shared()->from_onnx && scales) || ResizeIsExact(dims, r.exact);
+  if (r.mode == "nearest" && (x.dtype == DType::kFloat64 || mixed || !resize))
     return GatherNearest(c, x, dims, r.exact, size);
   if (mixed) return c.Unsupported("a factor for some of the dims only");
   // Run 1-D as 2-D: the runtimes' linear and cubic kernels want two spatial dims.
@@ -327,8 +329,11 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
     }
     in.push_back(c.e.Numbers(scales, DType::kFloat32, {static_cast<int64_t>(scales.size())}));
   } else {
-    std::vector<V> parts = {
-        c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{lifted ? 3 : 2}}}, DType::kInt64, 1)};
+    std::vector<V> parts;
+    if (const auto n = self->sizes()[0].constant(), channels = self->sizes()[1].constant(); n && channels)
+      parts.push_back(c.e.I64(lifted ? Ints{*n, *channels, 1} : Ints{*n, *channels}));
+    else
+      parts.push_back(ShapeRange(c.e, x, 0, lifted ? 3 : 2));
     SymInts target = *size;
     for (int d = 0; d < r.spatial; ++d)
       if (auto s = c.out_type().sizes[c.out_rank() - r.spatial + d].constant()) target[d] = *s;

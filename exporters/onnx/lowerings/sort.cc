@@ -16,7 +16,7 @@ V GatherAlong(Emitter& e, V x, V index, int axis) {
 // ---- Sorting. ONNX TopK breaks ties by position, so taking all elements is a stable sort. torch leaves the order of
 // equal elements open unless it is asked for a stable sort: any is right, this one too.
 std::pair<V, V> SortAll(LoweringContext& c, V x, int axis, bool descending) {
-  return TopK(c.e, x, c.e.Dim(x, axis), axis, descending, MayBeNan(c.tensor("self")));
+  return TopK(c.e, x, c.e.Dim(x, axis), axis, descending, MayBeNan(c, c.tensor("self")));
 }
 void Sort(LoweringContext& c) {
   V x = c.in("self");
@@ -40,7 +40,7 @@ void TopKOp(LoweringContext& c) {
     return c.Return({x, c.e.I64Scalar(0)});
   }
   auto [v, i] =
-      TopK(c.e, x, c.dim1(k), c.dim("dim", x.rank), c.b("largest"), MayBeNan(c.tensor("self")), c.b("sorted"));
+      TopK(c.e, x, c.dim1(k), c.dim("dim", x.rank), c.b("largest"), MayBeNan(c, c.tensor("self")), c.b("sorted"));
   c.Return({v, i});
 }
 void Kthvalue(LoweringContext& c) {
@@ -48,7 +48,7 @@ void Kthvalue(LoweringContext& c) {
   if (x.rank == 0) return c.Return({x, c.e.I64Scalar(0)});
   int d = c.dim("dim", x.rank);
   V k = c.dim1(c.sym("k"));
-  auto [v, i] = TopK(c.e, x, k, d, false, MayBeNan(c.tensor("self")));
+  auto [v, i] = TopK(c.e, x, k, d, false, MayBeNan(c, c.tensor("self")));
   V last = c.b("keepdim") ? c.e.I64({-1}) : c.e.I64Scalar(-1);
   c.Return({c.e.Gather(v, last, d), c.e.Gather(i, last, d)});
 }
@@ -75,7 +75,7 @@ void MedianDim(LoweringContext& c) {
   V x = c.in("self");
   if (x.rank == 0) return c.Return({x, c.e.I64Scalar(0)});
   int d = c.dim("dim", x.rank);
-  auto [v, i] = MedianAlong(c, x, d, skip_nan, MayBeNan(c.tensor("self")));
+  auto [v, i] = MedianAlong(c, x, d, skip_nan, MayBeNan(c, c.tensor("self")));
   if (c.b("keepdim")) return c.Return({v, i});
   c.Return({c.e.Squeeze(v, {d}), c.e.Squeeze(i, {d})});
 }
@@ -86,7 +86,7 @@ void MedianAll(LoweringContext& c) {
   for (int d = 0; d < self->rank(); ++d) all.push_back(d);
   if (MayBeEmpty(self, all)) return c.Unsupported("the median of a tensor that may be empty");
   V x = Flat(c.e, c.in("self"));
-  c.Return(c.e.Squeeze(MedianAlong(c, x, 0, skip_nan, MayBeNan(self)).first, {0}));
+  c.Return(c.e.Squeeze(MedianAlong(c, x, 0, skip_nan, MayBeNan(c, self)).first, {0}));
 }
 
 // The most frequent value, the smallest of those, and its last position.
@@ -137,7 +137,7 @@ void Quantile(LoweringContext& c) {
   } else {
     q = c.e.Unsqueeze(c.number(c.scalar("q"), t), {0});
   }
-  V sorted = TopK(c.e, work, c.e.Dim(work, axis), axis, false, MayBeNan(self)).first;
+  V sorted = TopK(c.e, work, c.e.Dim(work, axis), axis, false, MayBeNan(c, self)).first;
   // Ranks: [..., |q|], one row for each row of values.
   V one = c.e.Number(1, t), zero = c.e.Number(0, t), last = c.e.Cast(c.e.Sub(c.e.Dim(work, axis), c.e.I64({1})), t);
   V numbers = c.e.Reduce("ReduceSum", c.e.Cast(c.e.Not(IsNan(c.e, sorted)), t), {axis}, true);

@@ -18,7 +18,9 @@ void Alias(LoweringContext& c) { c.Return(c.in("self")); }
 // of the result are used where the argument is symbolic, so that fewer nodes compute shapes.
 V ReshapeTo(LoweringContext& c, V x, const SymInts& wanted) {
   const ir::Type& out = c.out_type();
-  if (c.tensor("self")->sizes() == out.sizes) return x;
+  const ir::Sizes& own = c.tensor("self")->sizes();
+  if (own == out.sizes) return x;
+  if (V known = c.e.ReshapedAs(x, out.sizes)) return known;
   if (auto sizes = out.StaticSizes()) return c.e.Reshape(x, *sizes);
   SymInts target = wanted;
   int unknown = 0;
@@ -32,6 +34,19 @@ V ReshapeTo(LoweringContext& c, V x, const SymInts& wanted) {
   if (unknown == 1 && !zero)
     for (IntOrValue& i : target)
       if (i.value) i = -1;
+  // 0 copies the size in the same place; beside a -1 it must not be one of no elements.
+  if (unknown > 1 && !zero) {
+    Ints copied;
+    bool may_be_empty = false;
+    for (size_t i = 0; i < target.size(); ++i) {
+      const bool same = target[i].value && i < own.size() && i < out.sizes.size() && own[i] == out.sizes[i];
+      may_be_empty |= same && ir::RangeOf(own[i]).min < 1;
+      copied.push_back(same ? 0 : target[i].value ? -1 : target[i].constant);
+    }
+    const auto rest = std::count(copied.begin(), copied.end(), -1);
+    if (rest == 0 || (rest == 1 && (!may_be_empty || c.e.shared()->from_onnx)))
+      return c.e.Reshape(x, c.e.I64(copied), out.rank());
+  }
   return c.e.Reshape(x, c.shape(target), out.rank(), zero);
 }
 
@@ -106,7 +121,7 @@ void Permuted(LoweringContext& c) {
   const auto perm = PermutationOf(c.node());
   if (!perm) return c.Fail("dims that are no permutation");
   ir::Value* self = c.tensor("self");
-  if (self->producer() && !std::is_sorted(perm->begin(), perm->end()))
+  if (self->producer() && !std::is_sorted(perm->begin(), perm->end()) && !c.e.TransposeOf(c.value(self)))
     if (const auto sizes = SizesOfMove(self, *perm)) return c.Return(c.e.Reshape(c.value(self), *sizes));
   c.Return(c.transposed(self, *perm));
 }
@@ -183,8 +198,33 @@ void ExpandAs(LoweringContext& c) {
   c.Return(c.e.Expand(c.in("self"), c.shape_of(other), other->rank()));
 }
 
+// One Slice for a chain of them along different dims that nothing else reads, all between known places. False where it
+// is none.
+bool SliceAlongDims(LoweringContext& c) {
+  Ints starts, ends, axes, steps;
+  const ir::Node* n = &c.node();
+  ir::Value* from = nullptr;
+  while (true) {
+    ir::ArgReader args(*n);
+    ir::Value* self = args.tensor("self");
+    const IntOrValue start = args.opt_sym("start").value_or(0),
+                     end = args.opt_sym("end").value_or(std::numeric_limits<int64_t>::max());
+    const int64_t d = args.dim("dim", self->rank()), step = args.i("step");
+    if (start.value || end.value || step <= 0 || std::find(axes.begin(), axes.end(), d) != axes.end()) break;
+    starts.push_back(start.constant), ends.push_back(end.constant), axes.push_back(d), steps.push_back(step);
+    from = self;
+    n = self->producer();
+    if (!n || n->op_name() != "aten.slice.Tensor" || self->users().size() != 1 || self->graph()->IsOutput(self)) break;
+  }
+  if (axes.size() < 2) return false;
+  for (Ints* v : {&starts, &ends, &axes, &steps}) std::reverse(v->begin(), v->end());
+  c.Return(c.e.Slice(c.value(from), starts, ends, axes, steps));
+  return true;
+}
+
 // Start, end and step as torch clamps them: ONNX Slice clamps alike.
 void Slice(LoweringContext& c) {
+  if (SliceAlongDims(c)) return;
   V x = c.in("self");
   int d = c.dim("dim", x.rank);
   IntOrValue start = c.opt_sym("start").value_or(0),

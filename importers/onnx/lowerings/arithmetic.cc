@@ -205,10 +205,8 @@ void Clip(Call& c) {
     if (a) low = arg(*a);
     if (b) high = arg(*b);
   } else {
-    // The lower limit first: where it is above the upper one, the upper one counts.
-    if (Value* l = c.opt_in(1)) x = c.b.Call("aten.maximum.default", {x, l});
-    if (Value* h = c.opt_in(2)) x = c.b.Call("aten.minimum.default", {x, h});
-    return c.Give(x);
+    Value *l = c.opt_in(1), *h = c.opt_in(2);
+    return c.Give(c.b.Call("aten.clamp.Tensor", {x, l ? Arg(l) : Arg(), h ? Arg(h) : Arg()}));
   }
   c.Give(low.is_none() && high.is_none() ? x : c.b.Call("aten.clamp.default", {x, low, high}));
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "importers/onnx/lowering.h"
+#include "ir/ops/args.h"
 
 namespace slipway::importers::onnx_in {
 namespace {
@@ -63,6 +64,14 @@ std::optional<Values> Coordinates(Call& c, Value* at, int64_t batch) {
     shape[static_cast<size_t>(d)] = size;
     Value* places = c.b.Call("aten.arange.default", {Arg(size)}, {{"dtype", Arg(DType::kInt64)}});
     out.push_back(c.b.Call("aten.reshape.default", {places, Arg(shape)}));
+  }
+  // What stands alone in a last dim that was made for it.
+  if (const ir::Node* n = at->producer(); n && *width == 1 && n->op_name() == "aten.unsqueeze.default") {
+    ir::ArgReader args(*n);
+    if (args.dim("dim", at->rank()) == at->rank() - 1) {
+      out.push_back(args.tensor("self"));
+      return out;
+    }
   }
   for (int64_t i = 0; i < *width; ++i) out.push_back(c.b.Call("aten.select.int", {at, -1, i}));
   return out;

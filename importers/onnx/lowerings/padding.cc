@@ -133,7 +133,7 @@ void Pad(Call& c) {
   }
   // ATen's operators take one batch and channels in front of the dims that they pad.
   const std::string op = "aten." + kind + by_rank[dims - 1] + ".default";
-  if (rank == dims + 2) return c.Give(c.b.Call(op, {x, Arg(backwards)}));
+  if (rank == dims + 2 || rank == dims + 1) return c.Give(c.b.Call(op, {x, Arg(backwards)}));
   SymInts own = c.b.SizesOf(x), image = {IntOrValue(1), IntOrValue(1)};
   const size_t front = rank - dims;
   for (size_t d = 0; d < front; ++d) image[1] = c.b.Mul(image[1], own[d]);

@@ -126,9 +126,14 @@ void AsOperator(Call& c, const Layer& l, const char* op, const Ints& order) {
       c.b.CallMulti(op, {x, states, Arg(params), l.bias != nullptr, 1, 0.0, false, l.directions == 2, false});
   if (!c.ok()) return;
   Value* y = l.reverse ? c.b.Call("aten.flip.default", {out[0], Arg(Ints{0})}) : out[0];
-  y = c.b.Call("aten.reshape.default",
-               {y, Arg(SymInts{c.b.Size(l.x, 0), c.b.Size(l.x, 1), IntOrValue(l.directions), IntOrValue(l.hidden)})});
-  Finish(c, l, c.b.Call("aten.permute.default", {y, Arg(Ints{0, 2, 1, 3})}), out[1], l.state ? out[2] : nullptr);
+  if (l.directions == 1) {
+    y = c.b.Call("aten.unsqueeze.default", {y, 1});
+  } else {
+    y = c.b.Call("aten.reshape.default",
+                 {y, Arg(SymInts{c.b.Size(l.x, 0), c.b.Size(l.x, 1), IntOrValue(l.directions), IntOrValue(l.hidden)})});
+    y = c.b.Call("aten.permute.default", {y, Arg(Ints{0, 2, 1, 3})});
+  }
+  Finish(c, l, y, out[1], l.state ? out[2] : nullptr);
 }
 
 // ---- As a scan

@@ -10,6 +10,7 @@
 #include "importers/onnx/lowering.h"
 #include "importers/onnx/lowerings/elements.h"
 #include "importers/onnx/lowerings/stored.h"
+#include "ir/ops/args.h"
 #include "ir/tensor.h"
 #include "onnx_model/onnx_graph.h"
 #include "onnx_model/onnx_graph_internal.h"
@@ -59,6 +60,7 @@ void Constant(Call& c) {
 constexpr int64_t kMostOfList = 64;  // elements of a list that is known
 
 void ConstantOfShape(Call& c) {
+  constexpr double kExact = int64_t{1} << 53;  // up to which integers are what they are as numbers
   const SymInts sizes = c.ints(0, "sizes");
   Arg value(0.0);
   DType dtype = DType::kFloat32;
@@ -75,6 +77,10 @@ void ConstantOfShape(Call& c) {
         std::memcpy(&number, bytes->data(), sizeof number);
         return c.Give(Elements{SymInts(static_cast<size_t>(count->values[0].constant), IntOrValue(number))});
       }
+    }
+    if (const auto number = c.NumberOf(*data); number && std::isfinite(*number) && std::abs(*number) <= kExact) {
+      const bool whole = !ir::IsFloating(data->dtype);
+      return c.Give(c.b.Full(sizes, whole ? Arg(static_cast<int64_t>(*number)) : Arg(*number), data->dtype));
     }
     return c.Give(
         c.b.Call("aten.expand.default",
@@ -371,38 +377,59 @@ void RangeOfData(Call& c) {
     if ((*v)->rank() != 0) *v = c.b.Call("aten.reshape.default", {*v, Arg(Ints{})});
   }
   const DType t = start->dtype(), wide = ir::IsFloating(t) ? DType::kFloat64 : DType::kInt64;
-  Value* span = c.b.Call("aten.sub.Tensor", {c.b.Cast(end, wide), c.b.Cast(start, wide)});
+  const bool from_zero = c.NumberOf(start) == 0, by_one = c.NumberOf(step) == 1 && !ir::IsFloating(t);
+  Value* span = c.b.Cast(end, wide);
+  if (!from_zero) span = c.b.Call("aten.sub.Tensor", {span, c.b.Cast(start, wide)});
   // The quotient rounded up, in whole numbers for integers.
-  Value* count =
-      ir::IsFloating(t)
-          ? c.b.Call("aten.ceil.default", {c.b.Call("aten.div.Tensor", {span, c.b.Cast(step, wide)})})
-          : c.b.Call("aten.neg.default",
+  Value* count = span;
+  if (ir::IsFloating(t))
+    count = c.b.Call("aten.ceil.default", {c.b.Call("aten.div.Tensor", {span, c.b.Cast(step, wide)})});
+  else if (!by_one)
+    count = c.b.Call("aten.neg.default",
                      {c.b.Call("aten.div.Tensor_mode", {c.b.Call("aten.neg.default", {span}), c.b.Cast(step, wide)},
                                {{"rounding_mode", "floor"}})});
   count = c.b.Call("aten.clamp.default", {c.b.Cast(count, DType::kInt64), 0});
   const SymInts n = c.ints_of(count, "a count");
   if (n.size() != 1) return;
   Value* i = c.b.Cast(c.b.Call("aten.arange.default", {Arg(n[0])}, {{"dtype", Arg(DType::kInt64)}}), t);
-  c.Give(c.b.Cast(c.b.Call("aten.add.Tensor", {start, c.b.Call("aten.mul.Tensor", {i, step})}), t));
+  if (!by_one) i = c.b.Call("aten.mul.Tensor", {i, step});
+  if (!from_zero) i = c.b.Call("aten.add.Tensor", {start, i});
+  c.Give(c.b.Cast(i, t));
+}
+
+// A limit as an integer: what is known by its element, a constant that is whole, and either in another type.
+std::optional<IntOrValue> WholeLimit(Call& c, size_t i) {
+  if (const auto e = c.elements(i)) return e->values.size() == 1 ? std::optional(e->values[0]) : std::nullopt;
+  constexpr double kMost = 1 << 24;  // f32 has all integers up to here
+  if (const auto n = c.number(i))
+    return std::trunc(*n) == *n && std::abs(*n) <= kMost ? std::optional(IntOrValue(static_cast<int64_t>(*n)))
+                                                         : std::nullopt;
+  // A size that is cast.
+  const Value* v = c.in(i);
+  const ir::Node* n = v->producer();
+  if (n && n->op_name() == "aten._to_copy.default" && n->Get("self").value()) n = n->Get("self").value()->producer();
+  if (!n || n->op_name() != "aten.full.default" || v->rank() != 0) return std::nullopt;
+  const ir::Scalar s = ir::ArgReader(*n).scalar("fill_value");
+  if (s.kind != ir::Scalar::kValue || s.value->type().kind != ir::Type::kSymInt) return std::nullopt;
+  return IntOrValue(s.value);
 }
 
 void Range(Call& c) {
   c.Ignore("stash_type");  // sums in a wider type than asked for are as near
-  const auto start = c.elements(0), end = c.elements(1), step = c.elements(2);
-  if (!start || !end || !step || step->values.size() != 1 || step->values[0].value || step->values[0].constant == 0)
-    return RangeOfData(c);
-  if (start->values.size() == 1 && end->values.size() == 1 && !start->values[0].value && !end->values[0].value) {
-    const int64_t first = start->values[0].constant, by = step->values[0].constant;
-    const double count = std::ceil(static_cast<double>(end->values[0].constant - first) / static_cast<double>(by));
-    if (std::abs(static_cast<double>(end->values[0].constant)) < 1e15 && std::abs(static_cast<double>(first)) < 1e15 &&
+  const DType dtype = c.elements(0) ? c.elements(0)->dtype : c.in(0)->dtype();
+  const auto start = WholeLimit(c, 0), end = WholeLimit(c, 1), step = WholeLimit(c, 2);
+  if (!start || !end || !step || step->value || step->constant == 0) return RangeOfData(c);
+  if (c.elements(0) && !start->value && !end->value) {
+    const int64_t first = start->constant, by = step->constant;
+    const double count = std::ceil(static_cast<double>(end->constant - first) / static_cast<double>(by));
+    if (std::abs(static_cast<double>(end->constant)) < 1e15 && std::abs(static_cast<double>(first)) < 1e15 &&
         count <= kMostOfList) {
-      Elements list{.dtype = start->dtype};
+      Elements list{.dtype = dtype};
       for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) list.values.emplace_back(first + i * by);
       return c.Give(std::move(list));
     }
   }
-  c.Give(c.b.Call("aten.arange.start_step", {Arg(start->values[0]), Arg(end->values[0]), Arg(step->values[0])},
-                  {{"dtype", Arg(start->dtype)}}));
+  c.Give(c.b.Call("aten.arange.start_step", {Arg(*start), Arg(*end), Arg(*step)}, {{"dtype", Arg(dtype)}}));
 }
 
 void Trilu(Call& c) {
