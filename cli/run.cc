@@ -45,12 +45,10 @@ void AddRun(CLI::App& app, int* code) {
       ->type_name("N")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  CLI::Option* onnxruntime = cmd->add_flag("--onnxruntime", state->options.onnxruntime,
-                                           "run an .onnx by onnxruntime, not by slipway's kernels");
+  cmd->add_flag("--onnxruntime", state->options.onnxruntime, "run an .onnx by onnxruntime, not by slipway's kernels");
   cmd->add_option("--python", state->options.python,
-                  "with --onnxruntime: the Python with onnxruntime and numpy; python3 of PATH if not said")
-      ->type_name("FILE")
-      ->needs(onnxruntime);
+                  "the same in this Python, which has onnxruntime and numpy; python3 of PATH if not said")
+      ->type_name("FILE");
   cmd->add_option("--emulator", state->options.emulator,
                   "the qemu-user that runs a library of another machine; by its name in PATH if not said")
       ->type_name("FILE");

@@ -260,10 +260,9 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   if (!options.decode.empty())
     return WithHelp(absl::UnimplementedError("--decode: only a native library keeps state between runs"),
                     "slipway convert MODEL.pt2 --state auto -o MODEL.so makes one");
-  if (options.onnxruntime) {
-    if ((*format)->name != "onnx") return UsageError("--onnxruntime is for ONNX models");
-    return RunModel(options);
-  }
+  const bool is_onnx = (*format)->name == "onnx";
+  if (options.onnxruntime && !is_onnx) return UsageError("--onnxruntime is for ONNX models");
+  if (is_onnx && (options.onnxruntime || !options.python.empty())) return RunModel(options);
   auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
   if (archive->programs.size() != 1)

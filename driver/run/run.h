@@ -26,7 +26,7 @@ struct RunOptions {
   std::string html;          // where the profile is drawn, too; "": nowhere
   int threads = 0;           // at once; 0: kernels::DefaultThreads()
   bool onnxruntime = false;  // runs an ONNX model, not the native plan
-  std::string python;        // the interpreter for that, as OnnxRuntimeOptions has it
+  std::string python;        // the interpreter for that, and asks for it, as OnnxRuntimeOptions has it
   std::string emulator;      // for libraries of another machine, as EmulatorOptions has it
   uint64_t memory_limit = uint64_t{1} << 36;
 };

@@ -423,6 +423,7 @@ def run(
     plugin: StrPath | None = None,
     repeat: int | None = None,
     threads: int | None = None,
+    onnxruntime: bool = False,
     python: StrPath | None = None,
     emulator: StrPath | None = None,
     profile: bool = False,
@@ -430,17 +431,19 @@ def run(
 ) -> Report:
     """Run a program, a native library or an ONNX model on inputs from a file.
 
-    model     exported program (.pt2), text form, native library (.so), or ONNX model (.onnx)
-    inputs    .safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only
-    outputs   .safetensors to write, with output.0, output.1, …
-    decode    inputs of one token: a library with state runs --inputs, the prompt, and then these --repeat times
-    plugin    a shared library with kernels of your own (slipway_kernel.h), whose code is run
-    repeat    runs; outputs are those of the last
-    threads   threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor
-    python    the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said
-    emulator  the qemu-user that runs a library of another machine; by its name in PATH if not said
-    profile   time by operator
-    html      with --profile: write a page, too: time by module and by step, and what bounds the steps (docs/pages.md)
+    model        exported program (.pt2), text form, native library (.so), or ONNX model (.onnx)
+    inputs       .safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only
+    outputs      .safetensors to write, with output.0, output.1, …
+    decode       inputs of one token: a library with state runs --inputs, the prompt, and then these --repeat times
+    plugin       a shared library with kernels of your own (slipway_kernel.h), whose code is run
+    repeat       runs; outputs are those of the last
+    threads      threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor
+    onnxruntime  run an .onnx by onnxruntime, not by slipway's kernels
+    python       the same in this Python, which has onnxruntime and numpy; python3 of PATH if not said
+    emulator     the qemu-user that runs a library of another machine; by its name in PATH if not said
+    profile      time by operator
+    html         with --profile: write a page, too: time by module and by step, and what bounds the steps
+                 (docs/pages.md)
     """
     flags: dict[str, Option] = {
         "inputs": inputs,
@@ -449,6 +452,7 @@ def run(
         "plugin": plugin,
         "repeat": repeat,
         "threads": threads,
+        "onnxruntime": onnxruntime,
         "python": python,
         "emulator": emulator,
         "profile": profile,
@@ -550,7 +554,7 @@ def verify(
     """Run two models on the same inputs and compare what they give: exit 0 where they agree, 1 where not.
 
     a                exported program (.pt2), text form, native library (.so), whose code is run, or ONNX model (.onnx)
-    b                the same, of any kind
+    b                the same, of any kind; without it the library that convert makes of A
     inputs           .safetensors with input.0, input.1, …, as for run; may be repeated. Without it the program's sample
                      inputs, else what --seed makes
     seed             make inputs within the program's types, ranges and relations; another number makes others
