@@ -41,6 +41,7 @@ NO_NAME = (
     "template",
     "return",
     "namespace {",
+    "static_assert",
     "using namespace",
     "using enum",
     "extern \"C\"",
