@@ -25,6 +25,7 @@
 #include "ir/builder.h"
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
+#include "passes/match.h"
 #include "passes/pass.h"
 #include "passes/stored_weights.h"
 
@@ -38,8 +39,7 @@ using ir::Value;
 
 constexpr int64_t kMostWeights = int64_t{1} << 28;  // of a convolution
 
-bool Is(const Value* v, std::string_view op) { return v && v->producer() && v->producer()->op_name() == op; }
-bool IsOnlyUse(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v); }
+bool IsResultOf(const Value* v, std::string_view op) { return v && Is(v->producer(), op); }
 bool IsImage(const Value* v) { return v && v->type().is_tensor() && v->rank() == 4 && v->dtype() == DType::kFloat32; }
 
 // One branch: y = scale · conv(x) + shift, or scale · x + shift.
@@ -71,7 +71,7 @@ class Merger {
  private:
   // x + y of images of the same sizes, or an image and a number.
   bool IsSum(const Value* v) const {
-    if (!Is(v, "aten.add.Tensor") || !IsImage(v)) return false;
+    if (!IsResultOf(v, "aten.add.Tensor") || !IsImage(v)) return false;
     ir::ArgReader c(*v->producer());
     const Value *a = v->producer()->Get("self").value(), *b = v->producer()->Get("other").value();
     if (!IsImage(a) || (b ? !IsImage(b) : !AddedNumber(*v->producer()))) return false;
@@ -95,13 +95,13 @@ class Merger {
   Branch Read(Value* v) const {
     Branch b;
     b.x = v;
-    if (Is(b.x, "aten.batch_norm.default") && IsOnlyUse(b.x)) {
+    if (IsResultOf(b.x, "aten.batch_norm.default") && IsOnlyUse(b.x)) {
       const Node& n = *b.x->producer();
       if (!weights_.IsNorm(n) || !IsImage(n.Get("input").value())) return b;
       b.norm = &n;
       b.x = n.Get("input").value();
     }
-    if (!Is(b.x, "aten.conv2d.default") || !IsOnlyUse(b.x)) return b;
+    if (!IsResultOf(b.x, "aten.conv2d.default") || !IsOnlyUse(b.x)) return b;
     const Node& n = *b.x->producer();
     ir::ArgReader c(n);
     const Ints stride = c.ints("stride", 2), padding = c.ints("padding", 2), dilation = c.ints("dilation", 2);

@@ -13,6 +13,7 @@
 #include "ir/builder.h"
 #include "ir/ops/args.h"
 #include "ir/ops/op_table.h"
+#include "passes/match.h"
 #include "passes/pass.h"
 #include "passes/replace_recognized.h"
 #include "passes/stored_weights.h"
@@ -28,8 +29,6 @@ using ir::Value;
 constexpr int64_t kMostNumbers = int64_t{1} << 20;  // of a stored mask that is read
 constexpr int kDeepest = 24;                        // nodes of a mask's computation that are looked through
 
-bool Is(const Node* n, std::string_view op) { return n && n->op_name() == op; }
-bool IsOnlyUse(const Value* v, size_t uses = 1) { return v->users().size() == uses && !v->graph()->IsOutput(v); }
 Value* Self(const Node* n) { return n->Get("self").value(); }
 
 // Between what numbers all elements of a value are.
@@ -48,8 +47,7 @@ class Recognizer {
   std::optional<Bounds> BoundsOf(const Value* v, int depth) const;
   std::optional<Bounds> BoundsOf(const Arg& a, int depth) const;
   std::optional<Bounds> Computed(const Node& n, int depth) const;
-  // A number, or a tensor of one that is stored or filled.
-  std::optional<double> NumberIn(const Arg& a) const;
+  std::optional<double> NumberIn(const Arg& a) const { return ReadNumber(a, &weights_); }
   // Scores of which a number takes the place where a mask says so.
   struct Filled {
     Value *scores = nullptr, *where = nullptr;
@@ -90,17 +88,6 @@ std::optional<Bounds> Recognizer::BoundsOf(const Value* v, int depth) const {
   if (std::any_of(numbers->begin(), numbers->end(), [](double d) { return std::isnan(d); })) return std::nullopt;
   const auto [low, high] = std::minmax_element(numbers->begin(), numbers->end());
   return Rounded(*low, *high);
-}
-
-std::optional<double> Recognizer::NumberIn(const Arg& a) const {
-  if (const double* d = a.get<double>()) return *d;
-  if (const int64_t* i = a.get<int64_t>()) return static_cast<double>(*i);
-  const Value* v = a.value();
-  if (!v || !v->type().is_tensor() || v->type().StaticNumel() != 1) return std::nullopt;
-  if (Is(v->producer(), "aten.full.default")) return NumberIn(v->producer()->Get("fill_value"));
-  const std::string* name = weights_.NameOf(v);
-  const auto numbers = name ? weights_.Read(*name) : absl::NotFoundError("no weight");
-  return numbers.ok() && numbers->size() == 1 ? std::optional<double>((*numbers)[0]) : std::nullopt;
 }
 
 // Of what masks are made of.

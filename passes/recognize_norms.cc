@@ -10,6 +10,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/args.h"
+#include "passes/match.h"
 #include "passes/pass.h"
 #include "passes/replace_recognized.h"
 
@@ -19,19 +20,6 @@ namespace {
 using ir::DType;
 using ir::Node;
 using ir::Value;
-
-bool Is(const Node* n, std::string_view op) { return n && n->op_name() == op; }
-bool IsOnlyUse(const Value* v, size_t uses = 1) { return v->users().size() == uses && !v->graph()->IsOutput(v); }
-
-// A number that is added, in whatever way it is given.
-std::optional<double> ReadNumber(const ir::Arg& a) {
-  if (const double* d = a.get<double>()) return *d;
-  if (const int64_t* i = a.get<int64_t>()) return static_cast<double>(*i);
-  const Value* v = a.value();
-  return v && Is(v->producer(), "aten.full.default") && v->type().StaticNumel() == 1
-             ? ReadNumber(v->producer()->Get("fill_value"))
-             : std::nullopt;
-}
 
 // The two factors of a product of tensors.
 std::pair<Value*, Value*> Factors(const Node* n) {

@@ -428,22 +428,11 @@ class Exporter {
     return ListError(text::StrCat(missing_.size(), " weights have no values"), missing_);
   }
 
-  // The names that a graph and those inside it read or return.
-  static void CollectUses(const onnx::GraphProto& g, std::unordered_set<std::string_view>& used) {
-    for (const onnx::NodeProto& n : g.node()) {
-      used.insert(n.input().begin(), n.input().end());
-      for (const onnx::AttributeProto& a : n.attribute()) {
-        if (a.has_g()) CollectUses(a.g(), used);
-        for (const onnx::GraphProto& inner : a.graphs()) CollectUses(inner, used);
-      }
-    }
-    for (const onnx::ValueInfoProto& v : g.output()) used.insert(v.name());
-  }
-
   // Nodes of the outermost graph whose results nothing reads: a Transpose that others were joined with, parts of a
   // rule.
   void DropUnused() {
     std::unordered_set<std::string> used;
+    const auto use = [&](const auto& names) { used.insert(names.begin(), names.end()); };
     for (const onnx::ValueInfoProto& v : graph_->output()) used.insert(v.name());
     std::vector<bool> kept(graph_->node_size());
     for (int i = graph_->node_size() - 1; i >= 0; --i) {
@@ -452,13 +441,11 @@ class Exporter {
                        [&](const std::string& name) { return used.contains(name); }))
         continue;
       kept[i] = true;
-      used.insert(n.input().begin(), n.input().end());
-      std::unordered_set<std::string_view> inner;
+      use(n.input());
       for (const onnx::AttributeProto& a : n.attribute()) {
-        if (a.has_g()) CollectUses(a.g(), inner);
-        for (const onnx::GraphProto& g : a.graphs()) CollectUses(g, inner);
+        if (a.has_g()) use(onnx_out::ReadValues(a.g()));
+        for (const onnx::GraphProto& g : a.graphs()) use(onnx_out::ReadValues(g));
       }
-      for (std::string_view name : inner) used.emplace(name);
     }
     int place = 0;
     for (int i = 0; i < graph_->node_size(); ++i)

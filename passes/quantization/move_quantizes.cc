@@ -9,6 +9,7 @@
 
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
+#include "passes/match.h"
 #include "passes/pass.h"
 #include "passes/quantization/quantization.h"
 #include "passes/replace_recognized.h"
@@ -52,7 +53,6 @@ std::optional<Bounds> ReadBounds(const Node& n) {
   return std::nullopt;
 }
 
-bool IsOnlyUse(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v); }
 bool IsProduct(const Node& n) {
   return n.op().traits.product || n.op().traits.autocast == ir::AutocastClass::kLower ||
          n.op_name() == "slipway.quantized_linear.default";

@@ -23,6 +23,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
+#include "passes/match.h"
 #include "passes/pass.h"
 #include "passes/quantization/quantization.h"
 
@@ -42,9 +43,6 @@ bool IsView(const Node* n) { return n && IsReshape(*n); }
 bool SameSizes(const Value* a, const Value* b) {
   const auto x = a->type().StaticSizes(), y = b->type().StaticSizes();
   return x && y && *x == *y;
-}
-bool IsOnlyUsedBy(const Value* v, const Node* n) {
-  return v->users().size() == 1 && v->users()[0] == n && !v->graph()->IsOutput(v);
 }
 
 class Recognizer {
