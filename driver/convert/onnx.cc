@@ -1,11 +1,14 @@
 // A program as an ONNX model. What it cannot express is reported all at once, with the newer opset that can, if one
 // does.
+#include "importers/onnx/onnx.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/convert/missing_weights.h"
 #include "driver/edge/format.h"
 #include "driver/edge/target.h"
 #include "exporters/onnx/export.h"
 #include "ir/guards.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::driver {
 namespace {
@@ -69,6 +72,20 @@ std::string HowOnnx(Conversion& c, const OnnxOptions& options, const exporters::
   return text::StrCat("of operators: ", kOperators, "; of types: ", kTypes);
 }
 
+// Where ONNX's checker refuses what was made of an ONNX model: what it says of that model itself. Sizes that it
+// computes contradict each other in the result only, where they are constants.
+absl::Status WhyRefused(const std::string& path, const absl::Status& of_result) {
+  ASSIGN_OR_RETURN(const Source source, OpenSource(path));
+  ASSIGN_OR_RETURN(const importers::OnnxModel model, importers::ReadOnnx(source.file));
+  if (absl::Status s = onnx_model::Check(*model.program); !s.ok())
+    return absl::InvalidArgumentError(
+        text::StrCat("the ONNX checker refuses the model as it is: ", text::FromAbsl(s.message())));
+  const std::string_view said = text::FromAbsl(of_result.message());
+  if (!text::Contains(said, "ShapeInferenceError")) return of_result;
+  return WithHelp(absl::InvalidArgumentError(text::StrCat("sizes contradict each other: ", said)),
+                  "where onnxruntime runs the model, this is a fault of slipway's: report it");
+}
+
 // Types of inputs say ranges and which sizes are equal, and a runtime asks for no more.
 void SayGuards(Conversion& c) {
   std::vector<std::string> guards;
@@ -103,6 +120,7 @@ absl::Status WriteOnnx(Conversion& c) {
   auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);
   if (!report.ok() && !failure.missing_weights.empty())
     return MissingWeights(c.program(), failure.missing_weights, kGiveWeights);
+  if (absl::IsInternal(report.status()) && options->from_onnx) return WhyRefused(c.options.inputs[0], report.status());
   if (!report.ok() && failure.unsupported.empty()) return report.status();
   if (!report.ok())
     return UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset),

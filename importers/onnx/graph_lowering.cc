@@ -228,6 +228,8 @@ DType GraphLowering::OnnxType(const Value* v) const {
 
 absl::Status GraphLowering::TakeInputs() {
   for (Value* v : g_.inputs()) {
+    if (v->type().kind == ir::Type::kObject && v->type().class_name.empty())
+      return absl::InvalidArgumentError(text::StrCat("input '", v->name(), "' has no type that ONNX knows"));
     if (!v->type().is_tensor() || ProgramType(v->dtype()) == v->dtype()) continue;
     onnx_types_[v] = v->dtype();
     v->mutable_type().dtype = ProgramType(v->dtype());

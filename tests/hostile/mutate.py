@@ -1168,7 +1168,7 @@ def fault(name, kind, run, command, out, size, settings, chance):
     if run.status == -signal.SIGKILL and run.cpu_s > settings.limit_s:
         return "hang"
     if run.status < 0:
-        return f"signal {-run.status}"
+        return f"signal {signal.Signals(-run.status).name}"
     last = ([line for line in said.splitlines() if line.startswith("error")] or [""])[-1]
     if run.status == 70 or "error[SW9" in said:
         return f"exit 70: {last}"

@@ -205,3 +205,45 @@ def test_sizes_that_inference_would_believe(tmp_path, kind):
     path = model(tmp_path / "m.onnx", [node(kind, inputs, ["t"], **more), node("Identity", "t", "y")], weights=weights)
     code, said = inspect(path)
     assert code in (0, 3, 4, 6), (code, said)
+
+
+def test_models_that_onnx_would_refuse(tmp_path):
+    """What is wrong with a model is said of it, not of what was made of it, and before ONNX's library walks it."""
+
+    def refused_by_convert(path, why, to="m.so"):
+        done = subprocess.run([SLIPWAY, "convert", path, "-o", tmp_path / to], capture_output=True, timeout=60)
+        said = done.stderr.decode()
+        assert done.returncode == 3 and why in said and said.count("error[") == 1, (done.returncode, said)
+
+    path = tmp_path / "in.onnx"
+    refused(model(path, [node("Einsum", "x", "y", equation="...i\0\0\0\0\1\0\0\0")]), "an equation of other characters")
+    untyped = helper.make_graph(
+        [node("Neg", "x", "y")], "graph", [value("x"), helper.ValueInfoProto(name="z")], [value("y")]
+    )
+    path.write_bytes(helper.make_model(untyped, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+    for to in ("m.so", "m.onnx"):
+        refused_by_convert(path, "input 'z' has no type", to)
+    # Axes of what has no rank that is known, since its node is refused as well.
+    weights = [
+        numpy_helper.from_array(np.array(v, np.int64), n) for n, v in {"a": [2, 3], "s": [7, 7], "p": [1] * 4}.items()
+    ]
+    for reader in (
+        node("Resize", ["u", "", "", "s"], "y", axes=[2, 3], keep_aspect_ratio_policy="not_larger"),
+        node("Pad", ["u", "p", "", "a"], "y"),
+    ):
+        unknown = helper.make_node("Other", ["x"], ["u"], domain="local")
+        model(path, [unknown, reader], weights=weights, domains=["local"])
+        done = subprocess.run([SLIPWAY, "convert", path, "-o", tmp_path / "m.so"], capture_output=True, timeout=60)
+        assert done.returncode == 4 and b"local.Other" in done.stderr, (done.returncode, done.stderr)
+    # K and V in each other's place: what is wrong with sizes is known of Attention itself.
+    sizes = {"q": (2, 3, 4, 8), "v": (2, 3, 6, 10), "k": (2, 3, 6, 8)}
+    graph = helper.make_graph(
+        [node("Attention", "qvk", "y", softcap=2.0)],
+        "graph",
+        [value(n, s) for n, s in sizes.items()],
+        [value("y", (2, 3, 4, 10))],
+    )
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11).SerializeToString()
+    )
+    refused_by_convert(path, "refuses the model as it is", "m.onnx")

@@ -62,8 +62,9 @@ void Pad(Call& c) {
   if (c.opset >= 18 && c.has(3)) {
     const Ints axes = c.constants(3, "axes");
     if (given.size() != 2 * axes.size()) return c.Wrong("pads of other axes");
-    for (size_t i = 0; i < axes.size() && c.ok(); ++i) {
+    for (size_t i = 0; i < axes.size(); ++i) {
       const auto d = static_cast<size_t>(c.axis(axes[i], x->rank()));
+      if (!c.ok()) return;
       pads[d] = given[i], pads[rank + d] = given[axes.size() + i];
     }
   } else {

@@ -197,6 +197,7 @@ void ResizeNode(Call& c) {
     for (int64_t a : *given) axes.push_back(c.axis(a, x->rank()));
   else
     for (size_t d = 0; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  if (!c.ok()) return;
   const size_t scales_at = c.opset < 11 ? 1 : 2;
   std::vector<std::optional<double>> scales(rank, 1.0);
   SymInts sizes = c.b.SizesOf(x);
