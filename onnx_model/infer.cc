@@ -343,10 +343,14 @@ class FunctionBodies {
     onnx::FunctionProto body;
     const int opset = n.domain() == kPreviewDomain ? 1 : opset_;
     if (schema.HasContextDependentFunction()) {
-      std::vector<onnx::TypeProto> inputs;  // one left out, or of no known type, is one without a kind
+      // Builders trust that the node is as its schema says, and that what it reads has a type.
+      schema.Verify(n);
+      std::vector<onnx::TypeProto> inputs;  // one left out is one without a kind
       for (const std::string& name : n.input()) {
         const auto it = types.find(name);
+        if (it == types.end() && !name.empty()) return;
         inputs.push_back(it == types.end() ? onnx::TypeProto() : it->second);
+        if (!name.empty() && inputs.back().value_case() == onnx::TypeProto::VALUE_NOT_SET) return;
       }
       const onnx::FunctionBodyBuildContextImpl context(n, inputs);
       if (!schema.BuildContextDependentFunction(context, body, opset)) return;
