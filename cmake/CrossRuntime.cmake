@@ -64,13 +64,14 @@ endfunction()
 # micro-kernels are written with vectors (the root's CMakeLists.txt says more).
 set(kernel_flags -I${CMAKE_BINARY_DIR}/views/room_kernels -fno-trapping-math -fno-math-errno)
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.cc)
-set(microkernels ${kernels})
-list(FILTER microkernels INCLUDE REGEX "/kernels/isa/neon\\.cc$")
-list(FILTER kernels EXCLUDE REGEX "/kernels/isa/(amx|avx.*|base|neon)\\.cc$")
-slipway_cross_objects(kernel_objects FLAGS ${kernel_flags} -O2 SOURCES ${kernels})
-slipway_cross_objects(microkernel_objects
-  FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic SOURCES ${microkernels})
-list(APPEND kernel_objects ${microkernel_objects})
+list(FILTER kernels EXCLUDE REGEX "/kernels/isa/(amx|avx.*|base|neon|dotprod|i8mm)\\.cc$")
+slipway_cross_objects(kernel_objects FLAGS ${kernel_flags} -O2 -ffp-contract=off SOURCES ${kernels})
+foreach(isa neon dotprod i8mm)
+  slipway_cross_objects(microkernel_objects
+    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_${isa}_FLAGS}
+    SOURCES ${CMAKE_SOURCE_DIR}/kernels/isa/${isa}.cc)
+  list(APPEND kernel_objects ${microkernel_objects})
+endforeach()
 file(GLOB runtime CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/*.cc ${CMAKE_SOURCE_DIR}/runtime/*.S)
 slipway_cross_objects(runtime_objects FLAGS -I${CMAKE_BINARY_DIR}/views/slipway_runtime -O2 SOURCES ${runtime})
 

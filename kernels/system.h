@@ -17,6 +17,11 @@ int UsableProcessors();
 // Asks the system to save the registers of matrix tiles (AMX) of this process's threads. False where it does not.
 bool RequestTiles();
 
+// Instructions for sums of four int8 products that Arm's 64-bit processors may have: of signed bytes (SDOT), and of
+// unsigned by signed ones (USDOT). False on others.
+bool HasArmDotProducts();
+bool HasArmMixedDotProducts();
+
 // Memory at a multiple of `alignment`, a power of two; null where there is none. FreeAligned() gives it back.
 void* AllocateAligned(size_t alignment, size_t bytes);
 void FreeAligned(void* memory);

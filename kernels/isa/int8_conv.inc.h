@@ -4,22 +4,31 @@
 //
 // A word holds four neighbours of K: unsigned ones of the image, which a step broadcasts, and signed ones of a column
 // of weights. A step adds their four products to the accumulator in the column's lane: one instruction with VNNI
-// (vpdpbusd). Elsewhere both are widened to 16 bits, elements 0 and 2 in one vector, 1 and 3 in another: vpmaddubsw
-// would saturate. Tile: mr × nr = kInt8Mr × kInt8Vectors vectors of i32 accumulators. int8_pairs.inc.h has what is
-// faster without VNNI for more than a few pixels.
+// (vpdpbusd) and on Arm with I8MM (usdot). Elsewhere both are widened to 16 bits, elements 0 and 2 in one vector, 1 and
+// 3 in another: vpmaddubsw would saturate. Tile: mr × nr = kInt8Mr × kInt8Vectors vectors of i32 accumulators.
+// int8_pairs.inc.h has what is faster without VNNI for more than a few pixels.
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_MATMUL_INT8)
 constexpr bool kHasByteDot = true;
 #else
 constexpr bool kHasByteDot = false;
 #endif
 
 // Accumulators, weights and a broadcast fill the registers. Without VNNI tiles are of a few pixels.
-constexpr int kInt8Mr = !kHasByteDot ? 3 : SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
+constexpr int kInt8Mr = !kHasByteDot ? 3 : SLIPWAY_ISA_BYTES == 64 ? 14 : SLIPWAY_ISA_BYTES == 32 ? 6 : 8;
 constexpr int kInt8Vectors = 2;
 
 // Words as the products take them.
-#if !defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+typedef WordVec ByteQuads;
+typedef WordVec WeightQuads;
+SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }
+SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) { return w; }
+SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
+  return reinterpret_cast<IntVec>(
+      vusdotq_s32(reinterpret_cast<int32x4_t>(acc), reinterpret_cast<uint8x16_t>(x), reinterpret_cast<int8x16_t>(w)));
+}
+#elif !defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
 typedef WordVec ByteQuads;
 typedef WordVec WeightQuads;
 SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }

@@ -3,13 +3,22 @@
 //
 // c[m,n] = bias + a_scale[m] · Σ scale[group, n] · (Σ a · b), inner sums exact in i32. Layouts: B Packing::kNr16K4 or
 // int4: four rows of a column in one unsigned word; A four integers of a row in one or two words. A step adds the four
-// products to the accumulator in the column's lane: one instruction with VNNI. Elsewhere int4 is multiplied as bytes,
+// products to the accumulator in the column's lane: one instruction with VNNI and with Arm's USDOT. SDOT wants signed
+// bytes: 128 is taken off those of B, and the sums get it back with `offset`. Elsewhere int4 is multiplied as bytes,
 // whose pairs of products fit 16 bits (2 · 15 · 128); int8 would not (2 · 255 · 128) and is widened to 16 bits, rows 0
 // and 2 in one vector, 1 and 3 in another, and A is packed that way. Tile: R rows × C vectors of i32 accumulators.
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 constexpr bool kWideA = false;
 constexpr const char *kByteAlgorithm = "sums of four products (VNNI)", *kNibbleAlgorithm = kByteAlgorithm;
+#elif defined(__ARM_FEATURE_DOTPROD)
+constexpr bool kWideA = false;
+constexpr const char* kNibbleAlgorithm = "sums of four products (SDOT)";
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr const char* kByteAlgorithm = "sums of four products (USDOT)";
+#else
+constexpr const char* kByteAlgorithm = kNibbleAlgorithm;
+#endif
 #else
 constexpr bool kWideA = true;  // of whole bytes
 #if defined(__SSE4_1__)
@@ -23,7 +32,16 @@ constexpr int64_t kQuad = 4;
 template <bool kNibbles>
 constexpr int64_t kXBytes = kNibbles || !kWideA ? 4 : 8;  // of four integers of a
 
-// acc + the sum of four products in each lane, of unsigned bytes in 0..255, or in 0..15 (int4).
+// What DotAccumulate() takes off each stored integer of b.
+#if defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
+template <bool kNibbles>
+constexpr int32_t kTakenOff = kNibbles ? 0 : 128;
+#else
+template <bool kNibbles>
+constexpr int32_t kTakenOff = 0;
+#endif
+
+// acc + the sum of four products in each lane, of unsigned bytes in 0..255 less kTakenOff, or in 0..15 (int4).
 template <bool kNibbles>
 SLIPWAY_INLINE IntVec DotAccumulate(IntVec acc, WordVec u, const char* x) {
 #if defined(__AVX512VNNI__)
@@ -64,6 +82,16 @@ SLIPWAY_INLINE IntVec DotAccumulate(IntVec acc, WordVec u, const char* x) {
   return acc + reinterpret_cast<IntVec>(_mm_madd_epi16(even, _mm_set1_epi32(word[0]))) +
          reinterpret_cast<IntVec>(_mm_madd_epi16(odd, _mm_set1_epi32(word[1])));
 #endif
+#elif defined(__ARM_FEATURE_DOTPROD)
+  int32_t word;
+  __builtin_memcpy(&word, x, 4);
+  const int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(word));
+  const auto sum = reinterpret_cast<int32x4_t>(acc);
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  if constexpr (!kNibbles) return reinterpret_cast<IntVec>(vusdotq_s32(sum, reinterpret_cast<uint8x16_t>(u), a));
+#endif
+  if constexpr (!kNibbles) u ^= 0x80808080u;
+  return reinterpret_cast<IntVec>(vdotq_s32(sum, reinterpret_cast<int8x16_t>(u), a));
 #else  // plain C++
   if constexpr (kNibbles) {
     for (int i = 0; i < 4; ++i) acc += reinterpret_cast<IntVec>(u >> 8 * i & 255) * static_cast<int8_t>(x[i]);
@@ -80,6 +108,7 @@ template <bool kNibbles>
 SLIPWAY_INLINE IntVec AddBytes(IntVec acc, WordVec u) {
   constexpr int16_t wide[4] = {1, 1, 1, 1};
   constexpr char narrow[4] = {1, 1, 1, 1};
+  acc += 4 * kTakenOff<kNibbles>;
   return DotAccumulate<kNibbles>(acc, u, kXBytes<kNibbles> == 4 ? narrow : reinterpret_cast<const char*>(wide));
 }
 
@@ -183,6 +212,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
   const bool small_sums = HasSmallSums<kNibbles, kGroups>(g);
   const int64_t scale_bytes = ByteSize(g.scale_dtype);
   const auto* const scales = static_cast<const char*>(g.scale);
+  const int32_t offset = g.offset + kTakenOff<kNibbles>;
   float a_zero[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) a_zero[r] = kColumnSums != ColumnSums::kNone ? static_cast<float>(g.a_zero[i + r]) : 0;
@@ -196,7 +226,7 @@ __attribute__((noinline)) void Int8GemmTile(const Int8GemmParams& g, int64_t i, 
       for (int c = 0; c < C; ++c)
 #pragma GCC unroll 4
         for (int s = 0; s < kSums; ++s)
-          acc[r][c][s] = s == 0 ? BroadcastInt(g.offset * sums[r * groups + group]) : IntVec{};
+          acc[r][c][s] = s == 0 ? BroadcastInt(offset * sums[r * groups + group]) : IntVec{};
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) column[c] = IntVec{};
     auto quad = [&](const WordVec* u, int sum) __attribute__((always_inline)) {
@@ -272,7 +302,8 @@ void Int8GemmOf(const Int8GemmParams& g) {
   // What registers hold beside what else is needed. A row's integers are read once for all columns of a tile.
   // With groups there are two accumulators an element: taller tiles then, which unpack integers once for more rows.
   constexpr bool kWide = SLIPWAY_ISA_BYTES == 64;
-  constexpr int kRows = kWide ? 6 : SLIPWAY_ISA_BYTES == 32 ? (kGroups ? 3 : 4) : 2;
+  constexpr bool kMany = SLIPWAY_ISA_BYTES == 32 || (!kWideA && !kGroups);  // Arm has 32 registers
+  constexpr int kRows = kWide ? 6 : kMany ? (kGroups ? 3 : 4) : 2;
   constexpr int kColumnsOfOne = kWide && !kWideA ? 4 : kPart;
   constexpr int kColumns = !kWide || kWideA ? kPart : kGroups ? 2 : 4;
   const int64_t vectors = (g.n + kPanel - 1) / kPanel * kPart;

@@ -31,8 +31,8 @@ struct Isa {
   AttentionMicrokernels attention;
 };
 
-// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx)
-// caps it.
+// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx;
+// on Arm neon, dotprod, i8mm) caps it.
 const Isa& BestIsa();
 
 // What SLIPWAY_ISA caps it to; null where that is not set, or not the name of a set.

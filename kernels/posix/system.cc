@@ -6,6 +6,9 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/syscall.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 #endif
 
 #include <algorithm>
@@ -32,6 +35,15 @@ bool RequestTiles() {
   return false;
 #endif
 }
+
+#if defined(__linux__) && defined(__aarch64__)
+// HWCAP_ASIMDDP and HWCAP2_I8MM; the latter is not in headers of Linux before 5.6.
+bool HasArmDotProducts() { return (getauxval(AT_HWCAP) >> 20 & 1) != 0; }
+bool HasArmMixedDotProducts() { return HasArmDotProducts() && (getauxval(AT_HWCAP2) >> 13 & 1) != 0; }
+#else
+bool HasArmDotProducts() { return false; }
+bool HasArmMixedDotProducts() { return false; }
+#endif
 
 void* AllocateAligned(size_t alignment, size_t bytes) {
   if (bytes > SIZE_MAX - alignment) return nullptr;

@@ -17,7 +17,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr const char* kNames[] = {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon"};
+constexpr const char* kNames[] = {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "dotprod", "i8mm"};
 
 template <typename T>
 std::vector<T> Panels(const std::vector<T>& rows, DType dtype, int64_t k, int64_t n, Packing packing = Packing::kNr16) {

@@ -115,11 +115,12 @@ TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
                   Rounded(m) + Rounded(m * best.row_bytes(k, nibbles) / 4) + Rounded(m * groups));
       }
   // The ways differ in what these rows are: of 16 bits, or of bytes.
-  for (const char* name : {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx", "neon"}) {
+  for (const char* name :
+       {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx", "neon", "dotprod", "i8mm"}) {
     const Int8GemmMicrokernels* isa = FindInt8Gemm(name);
     for (int nibbles = 0; isa != nullptr && nibbles < 2; ++nibbles) {
       const std::string_view way = isa->algorithm[nibbles];
-      const bool bytes = way == "sums of four products (VNNI)" || way == "tiles of 16 rows (AMX)" ||
+      const bool bytes = way.starts_with("sums of four products") || way == "tiles of 16 rows (AMX)" ||
                          way == "products of bytes, pairs in 16 bits" || (nibbles && way == "32-bit products");
       EXPECT_EQ(isa->row_bytes(64, nibbles != 0) < 2 * 64, bytes) << name << " " << way;
     }
