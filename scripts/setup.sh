@@ -116,9 +116,11 @@ check_sha256() { echo "$2  $1" | sha256sum --check --strict -; }
 # What an installed library depends on; it is rebuilt when any of it changes.
 onnx_stamp() { echo "$ONNX_VERSION $ONNX_SHA256 $ONNX_FLAGS $(protoc --version) $(c++ -dumpfullversion)"; }
 
+# build_onnx TARGET ARGUMENT...: installs it into that folder; CMake gets the arguments.
 build_onnx() {
-  local work="$DEPS/onnx-build" launcher=()
-  rm -rf "$work" "$DEPS/onnx"
+  local target="$1" work="$DEPS/onnx-build" launcher=()
+  shift
+  rm -rf "$work" "$target"
   mkdir -p "$work"
   pip_download "$work" "${ONNX_WHEEL[@]}" "onnx==$ONNX_VERSION"
   check_sha256 "$(echo "$work"/*.whl)" "$ONNX_SHA256"
@@ -126,10 +128,10 @@ build_onnx() {
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake -G Ninja -S "$ROOT/cmake/onnx" -B "$work/build" "${launcher[@]}" -DONNX_SOURCE="$work/source" \
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" \
-    -DCMAKE_INSTALL_PREFIX="$DEPS/onnx"
+    -DCMAKE_INSTALL_PREFIX="$target" "$@"
   cmake --build "$work/build" -j "$JOBS" --target install
-  cp "$work/source/onnx-$ONNX_VERSION.dist-info/licenses/LICENSE" "$DEPS/onnx/"  # for packaging/licences.py
-  onnx_stamp >"$DEPS/onnx/.stamp"
+  cp "$work/source/onnx-$ONNX_VERSION.dist-info/licenses/LICENSE" "$target/"  # for packaging/licences.py
+  onnx_stamp >"$target/.stamp"
   rm -rf "$work"
 }
 
@@ -137,7 +139,7 @@ setup_onnx() {
   if [[ "$(cat "$DEPS/onnx/.stamp" 2>/dev/null)" == "$(onnx_stamp)" && -e "$DEPS/onnx/LICENSE" ]]; then
     skip "ONNX $ONNX_VERSION, C++ library"
   else
-    step "ONNX $ONNX_VERSION: C++ library (a minute)" build_onnx
+    step "ONNX $ONNX_VERSION: C++ library (a minute)" build_onnx "$DEPS/onnx"
   fi
 }
 
@@ -179,28 +181,35 @@ archives_stamp() {
   archives_packages && cat "$ROOT/cmake/archives/CMakeLists.txt" && echo "$ONNX_FLAGS $(c++ -dumpfullversion)"
 }
 
+# The archives of Debian that apt knows, as lines of TYPE: deb or deb-src.
 debian_sources() {
   apt-get indextargets --format \
-    'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(REPO_URI) $(RELEASE) $(COMPONENT)' \
-    'Created-By: Packages' 'Origin: Debian'
+    "$1 [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \$(REPO_URI) \$(RELEASE) \$(COMPONENT)" \
+    'Created-By: Packages' 'Origin: Debian' | sort -u
 }
 
-# apt checks what it gets, with the keys of Debian's archive. Its lists are its own, so that the machine's stay without
-# sources.
+# own_apt FOLDER TYPE OPTION...: sets `apt` to an apt-get with the options and lists of TYPE in that folder, so that the
+# machine's stay as they are. It checks what it gets with the keys of Debian's archive.
+own_apt() {
+  local folder="$1" type="$2"
+  shift 2
+  mkdir -p "$folder"/{lists/partial,cache/archives/partial}
+  debian_sources "$type" >"$folder/sources.list"
+  if [[ ! -s "$folder/sources.list" && $EUID -eq 0 ]]; then
+    apt-get update
+    debian_sources "$type" >"$folder/sources.list"
+  fi
+  [[ -s "$folder/sources.list" ]] || fail "apt knows no archive of Debian: apt-get update asks for them"
+  apt=(apt-get -o "Dir::Etc::sourcelist=$folder/sources.list" -o "Dir::Etc::sourceparts=-"
+    -o "Dir::State::lists=$folder/lists" -o "Dir::Cache=$folder/cache" -o "APT::Sandbox::User=$(id -un)" "$@")
+  "${apt[@]}" update
+}
+
 build_archives() {
   local work="$DEPS/archives-build" apt line launcher=() sources
   rm -rf "$work" "$DEPS/archives"
-  mkdir -p "$work"/{lists/partial,cache/archives/partial,unpacked}
-  debian_sources >"$work/sources.list"
-  if [[ ! -s "$work/sources.list" && $EUID -eq 0 ]]; then
-    apt-get update
-    debian_sources >"$work/sources.list"
-  fi
-  [[ -s "$work/sources.list" ]] || fail "apt knows no archive of Debian: apt-get update asks for them"
-  apt=(apt-get -o "Dir::Etc::sourcelist=$work/sources.list" -o "Dir::Etc::sourceparts=-"
-         -o "Dir::State::lists=$work/lists"
-    -o "Dir::Cache=$work/cache" -o "APT::Sandbox::User=$(id -un)")
-  "${apt[@]}" update
+  mkdir -p "$work/unpacked"
+  own_apt "$work" deb-src
   mapfile -t sources < <(archives_packages)
   (cd "$work" && "${apt[@]}" source --download-only --only-source "${sources[@]}")
   for line in "${sources[@]}"; do

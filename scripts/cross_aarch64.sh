@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Slipway itself for 64-bit Arm, built and tested on another machine with Debian 12, in build/arm64: what is there
+# already is skipped. By hand, parts by name, and tests by suite:
+#
+#     scripts/cross_aarch64.sh [packages] [root] [onnx] [build]      (default: all four)
+#     scripts/cross_aarch64.sh test [SUITE[/FILE]...]                (default: unit golden cli)
+#     scripts/cross_aarch64.sh emulate COMMAND...                    a command to which this is a 64-bit Arm machine
+#
+# The libraries are Debian's packages for arm64, unpacked into build/arm64/root, which is the compiler's and the
+# emulator's root, too; the machine's own packages and settings stay as they are.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+ARM="$BUILD/arm64"
+ARM_ROOT="$ARM/root"
+ARM_ONNX="$ARM_ROOT/opt/onnx"  # below the root, where the toolchain file has CMake look for libraries
+TOOLCHAIN="$ROOT/cmake/aarch64.cmake"
+TARGETS=(slipway slipway_shared unit_tests run_pass diagnostics_doc flags_doc ops_doc)
+HOST_TOOLS=(g++-aarch64-linux-gnu qemu-user)
+
+# The packages of libraries among those that slipway is built with.
+arm_packages() { printf '%s\n' "${DEBIAN_PACKAGES[@]}" | grep -E '^(lib|zlib).*-dev$'; }
+
+get_root() {
+  local work="$ARM/root-download" apt package packages link
+  rm -rf "$work" "$ARM_ROOT"
+  mkdir -p "$work/root"
+  : >"$work/status"  # no package is installed, so that each comes with all that it needs
+  own_apt "$work" deb -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State::status=$work/status" \
+    -o "Dir::State=$work"
+  mapfile -t packages < <(arm_packages)
+  "${apt[@]}" install --yes --no-install-recommends --download-only "${packages[@]}"
+  for package in "$work"/cache/archives/*.deb; do dpkg-deb -x "$package" "$work/root"; done
+  find "$work/root" -type l -lname '/*' -printf '%P\n' | while read -r link; do  # such as libz.so: -> /lib/…
+    ln -sfnr "$work/root$(readlink "$work/root/$link")" "$work/root/$link"
+  done
+  arm_packages >"$work/root/.stamp"
+  mv "$work/root" "$ARM_ROOT"
+  rm -rf "$work"
+}
+
+setup_root() {
+  if [[ "$(cat "$ARM_ROOT/.stamp" 2>/dev/null)" == "$(arm_packages)" ]]; then
+    skip "Debian's libraries for arm64"
+  else
+    step "Debian's libraries for arm64, in build/arm64/root (20 MB)" get_root
+  fi
+}
+
+setup_arm_onnx() {
+  if [[ "$(cat "$ARM_ONNX/.stamp" 2>/dev/null)" == "$(onnx_stamp)" ]]; then
+    skip "ONNX $ONNX_VERSION for arm64, C++ library"
+  else
+    step "ONNX $ONNX_VERSION for arm64: C++ library (two minutes)" build_onnx "$ARM_ONNX" \
+      "-DCMAKE_TOOLCHAIN_FILE=$TOOLCHAIN"
+  fi
+}
+
+build_arm() {
+  cd "$ROOT"
+  [[ -e "$ARM/build.ninja" ]] || cmake --preset aarch64
+  cmake --build "$ARM" -j "$JOBS" --target "${TARGETS[@]}"
+}
+
+# What scripts of tests ask the machine for: its name, and compilers of programs for it.
+arm_commands() {
+  local tool name
+  mkdir -p "$ARM/bin"
+  for name in cc gcc c++ g++; do
+    case $name in *cc) tool=gcc ;; *) tool=g++ ;; esac
+    printf '#!/bin/sh\nexec aarch64-linux-gnu-%s --sysroot="%s" "$@"\n' $tool "$ARM_ROOT" >"$ARM/bin/$name"
+  done
+  printf '#!/bin/sh\nif [ "$*" = -m ]; then echo aarch64; else exec %s "$@"; fi\n' "$(command -v uname)" \
+    >"$ARM/bin/uname"
+  chmod +x "$ARM"/bin/*
+}
+
+# emulate COMMAND...: while it runs, the kernel starts qemu for programs for 64-bit Arm: for this command only, in a
+# namespace of its own (Linux 6.7 and later), where the machine does not do that anyway (qemu-user-binfmt).
+emulate() {
+  arm_commands
+  export QEMU_LD_PREFIX="$ARM_ROOT" PATH="$ARM/bin:$PATH"
+  if grep -qs '^enabled' /proc/sys/fs/binfmt_misc/qemu-aarch64; then
+    "$@"
+  else
+    unshare --user --map-root-user --mount bash -euc '
+      # Magic bytes of a 64-bit ELF file, program or shared object, of machine 183, and which of their bits count.
+      magic="\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
+      bits="\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+      mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
+      printf "%s" ":qemu-aarch64:M::$magic:$bits:$(command -v qemu-aarch64):P" >/proc/sys/fs/binfmt_misc/register
+      exec "$@"' emulate "$@"
+  fi
+}
+
+test_arm() {
+  [[ $# -gt 0 ]] || set -- unit golden cli
+  export SLIPWAY_BUILD="$ARM" SLIPWAY_TEST_LIMIT_S="${SLIPWAY_TEST_LIMIT_S:-7200}"
+  emulate "$VENV/bin/python" "$ROOT/tests/runner.py" "$@"
+}
+
+DEBIAN_PACKAGES+=("${HOST_TOOLS[@]}")
+[[ $# -gt 0 ]] || set -- packages root onnx build
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    packages) setup_packages ;;
+    root) setup_root ;;
+    onnx) setup_arm_onnx ;;
+    build) step "slipway for arm64 (${TARGETS[*]})" build_arm ;;
+    emulate | test)
+      command="$1"
+      shift
+      if [[ "$command" == test ]]; then test_arm "$@"; else emulate "$@"; fi
+      exit
+      ;;
+    *) fail "no such part: $1 (packages, root, onnx, build, test, emulate)" ;;
+  esac
+  shift
+done
