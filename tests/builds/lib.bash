@@ -16,3 +16,39 @@ compiles() {
   builds "$@"
   "$ROOT/build/presets/$1/slipway" --version
 }
+
+# commands_of FOLDER LEFT_OUT TARGETS COMPILER...: a configured build's commands for the sources of these targets (a list
+# with commas), a line each, with another compiler and its flags, without headers of /usr. LEFT_OUT is a regular expression of sources. Several
+# sources of a room are in one file, those of kernels and the runtime aside.
+commands_of() {
+  "$PYTHON" - "$@" <<'PYTHON'
+import json, os, pathlib, re, shlex, subprocess, sys
+
+folder, left_out, targets, *start = sys.argv[1:]
+targets = {f"{target}.dir": {} for target in targets.split(",")}
+for entry in json.loads(pathlib.Path(folder, "compile_commands.json").read_text()):
+    words = shlex.split(entry["command"])
+    target = pathlib.Path(words[words.index("-o") + 1]).parts[1]
+    if target not in targets or re.search(left_out, entry["file"]):
+        continue
+    flags = [w for w in words if re.match("-(I|D(?!_F)|W(?!inv)|m|std)", w)]
+    places = [words[i + 1] for i, w in enumerate(words) if w == "-isystem"]
+    flags += [f"-isystem{place}" for place in places if not place.startswith("/usr/")]
+    targets[target].setdefault(tuple(flags), []).append(entry["file"])
+for target, sources in targets.items():
+    for flags, files in sources.items():
+        if target not in ("room_kernels.dir", "slipway_runtime.dir"):  # the headers of others take most of the time
+            groups = [sys.executable, os.environ["ROOT"] + "/cmake/unity_groups.py", target, "6000", *files]
+            files = subprocess.run(groups, check=True, stdout=subprocess.PIPE, text=True).stdout.split(";")
+        for file in files:
+            print(shlex.join([*start, *flags, file]))
+PYTHON
+}
+
+# runs_all FILE: each line as a command; shows what the first one says that fails.
+runs_all() {
+  local command
+  while read -r command; do
+    bash -c "$command" 2> said || { echo "$command"; head -n 40 said; return 1; }
+  done < "$1"
+}

@@ -1,0 +1,26 @@
+# base, io, ir, importers and weights as they are compiled for 64-bit Arm, whose plain characters are unsigned, with the
+# flags of the preset release: syntax only. Kernels and the runtime are compiled in every build; scripts/cross_aarch64.sh
+# builds all of slipway and runs its tests.
+source "$ROOT/tests/builds/lib.bash"
+compiler=aarch64-linux-gnu-g++
+if ! command -v $compiler > /dev/null; then
+  echo "not run: no $compiler (Debian's g++-aarch64-linux-gnu)"
+  exit 0
+fi
+folder="$ROOT/build/presets/aarch64"
+cmake -S "$ROOT" --preset release -B "$folder" > log 2>&1 || { cat log; exit 1; }
+cmake --build "$folder" --target slipway_plan_header > log 2>&1 || { cat log; exit 1; }
+
+# Other projects' headers, without those of this machine's C library, which lie beside them.
+mkdir include
+here=$(cc -print-multiarch)
+for header in absl flatbuffers google re2 simdjson.h libdeflate.h zlib.h zconf.h png.h pngconf.h pnglibconf.h \
+  jpeglib.h jmorecfg.h jerror.h "$here/jconfig.h"; do
+  ln -s "/usr/include/$header" include/
+done
+commands_of "$folder" '\.S$' room_base,room_io,room_ir,room_importers,room_weights $compiler -fsyntax-only \
+  -isystem include > commands
+total=$(wc -l < commands)
+[ "$total" -gt 8 ]
+runs_all commands
+echo "$total files for 64-bit Arm compile"
