@@ -116,8 +116,8 @@ set(SLIPWAY_AARCH64_DEFINITIONS SLIPWAY_TEMPLATE_AARCH64="${SLIPWAY_AARCH64_RUNT
 set(googletest /usr/src/googletest/googletest)
 if(SLIPWAY_TESTS AND EXISTS ${googletest}/src/gtest-all.cc)
   set(tests "")
-  foreach(name isa gemm kernels kernel_arguments attention conv_nchw conv_half integer_conv parallel plan
-    dequant_linear)
+  foreach(name isa gemm int8_gemm product kernels kernel_arguments attention conv_nchw conv_half integer_conv parallel
+    plan dequant_linear)
     file(GLOB found ${CMAKE_SOURCE_DIR}/tests/unit/*/${name}_test.cc)
     list(APPEND tests ${found})
   endforeach()

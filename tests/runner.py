@@ -11,7 +11,8 @@
 SUITE is lint, golden, cli, hostile, interop, arm or builds under tests/; SUITE/FILE is one of its tests. Commands see
 SLIPWAY (the binary, also first on PATH), ROOT (the checkout), PYTHON and MINILM (the folder with the sample's weights).
 The build folder is build/, or what SLIPWAY_BUILD says: SLIPWAY_BUILD=build/clang tests/runner.py unit golden cli.
-The last line is "N passed, M failed".
+SLIPWAY_TEST_LIMIT_S are the seconds that one test may take (900), where an emulator runs them. The last line is "N
+passed, M failed".
 """
 
 import argparse
@@ -28,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("SLIPWAY_BUILD", ROOT / "build")).resolve()
 SUITES = ("lint", "unit", "golden", "cli", "hostile", "interop", "arm", "builds")
 JOBS = 2
-LIMIT_S = 900
+LIMIT_S = int(os.environ.get("SLIPWAY_TEST_LIMIT_S", 900))
 BUILD_LIMIT_S = 3600  # of a test of tests/builds, on an empty machine
 NOT_RUN = "not run: "
 SHOWN_LINES = 60
@@ -74,7 +75,9 @@ def counted(files, status):
 
 def run_unit(_, scratch, __):
     status, output = call(
-        ["ctest", "--test-dir", BUILD, "--output-on-failure", "--no-tests=error"], ROOT, GTEST_OUTPUT=f"xml:{scratch}/"
+        ["ctest", "--test-dir", BUILD, "--output-on-failure", "--no-tests=error", "--timeout", str(LIMIT_S)],
+        ROOT,
+        GTEST_OUTPUT=f"xml:{scratch}/",
     )
     return *counted(sorted(scratch.glob("*.xml")), status), output
 

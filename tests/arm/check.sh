@@ -27,6 +27,16 @@ $TRIPLE-readelf -lW "$OUT/libslipway_runtime.so" | grep -E '^ +0[0-9] ' | grep -
 # Instruction sets of x86-64 report themselves as not run, which is no news.
 arm "$OUT/kernel_tests" --gtest_brief=1 | sed '/^not run/d'
 
+# Products of integers on a processor without dot products, and on one with those of signed bytes alone.
+products_on() {  # CPU and the instruction sets that it lacks
+  local cpu=$1 missing=$2
+  arm -cpu "$cpu" "$OUT/kernel_tests" --gtest_brief=1 --gtest_filter='Dot.*:IntegerConv.*:Products.*' > "$OUT/log" \
+    || { cat "$OUT/log"; exit 1; }
+  [ "$(sed -n 's/^not run: \(dotprod\|i8mm\)$/\1/p' "$OUT/log" | sort -u | xargs)" = "$missing" ]
+}
+products_on cortex-a53 'dotprod i8mm'
+products_on cortex-a76 i8mm
+
 # Plans: the same file on both sides, numbers near each other.
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
