@@ -15,7 +15,7 @@ ARM="$BUILD/arm64"
 ARM_ROOT="$ARM/root"
 ARM_ONNX="$ARM_ROOT/opt/onnx"  # below the root, where the toolchain file has CMake look for libraries
 TOOLCHAIN="$ROOT/cmake/aarch64.cmake"
-TARGETS=(slipway slipway_shared unit_tests run_pass diagnostics_doc flags_doc ops_doc)
+TARGETS=(shipped unit_tests run_pass diagnostics_doc flags_doc ops_doc)
 HOST_TOOLS=(g++-aarch64-linux-gnu qemu-user)
 
 # The packages of libraries among those that slipway is built with.

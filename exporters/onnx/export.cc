@@ -395,6 +395,11 @@ class Exporter {
     for (auto& [stem, names] : shared_.names_of)
       std::erase_if(names, [&](const std::string& name) { return kept.contains(name); });
     for (const std::string& name : kept) shared_.stem_of.erase(name);
+    // What gave way to one takes part in the order, whichever it was.
+    for (const auto& [stem, name] : gave_way_) {
+      shared_.stem_of[name] = stem;
+      shared_.names_of[stem].push_back(name);
+    }
   }
 
   // What a value of the program has become is called as it is there; what a lowering makes on the way gives way.
@@ -414,8 +419,12 @@ class Exporter {
         if (x->name != v->name()) (*renamed)[x->name] = v->name();
       }
     }
-    for (const std::string& name : free)
-      if (given.contains(name)) (*renamed)[name] = emitter_.UniqueName(name);
+    for (const std::string& name : free) {
+      if (!given.contains(name)) continue;
+      const std::string& other = (*renamed)[name] = emitter_.UniqueName(name);
+      const auto stem = shared_.stem_of.find(name);
+      if (stem != shared_.stem_of.end()) gave_way_.emplace_back(stem->second, other);
+    }
     for (const auto& [i, name] : output_name_) given.insert(name);
     return given;
   }
@@ -502,7 +511,8 @@ class Exporter {
   onnx_out::GraphLowering lowering_{emitter_, nullptr};
   OnnxReport report_;
   std::vector<onnx_out::WeightRef> weights_;
-  std::vector<std::string> missing_;  // weights without values
+  std::vector<std::string> missing_;                           // weights without values
+  std::vector<std::pair<std::string, std::string>> gave_way_;  // stems and new names of values whose names others took
   absl::flat_hash_map<const ir::Value*, size_t> spec_of_;
   absl::flat_hash_map<size_t, std::string> output_name_;  // by the output's index
   using WeightKey = std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
