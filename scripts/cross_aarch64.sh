@@ -76,20 +76,23 @@ arm_commands() {
 }
 
 # emulate COMMAND...: while it runs, the kernel starts qemu for programs for 64-bit Arm: for this command only, in a
-# namespace of its own (Linux 6.7 and later), where the machine does not do that anyway (qemu-user-binfmt).
+# namespace of its own (Linux 6.7 and later) in which their libraries lie beside the machine's, where the machine does
+# not do that anyway (qemu-user-binfmt).
 emulate() {
   arm_commands
-  export QEMU_LD_PREFIX="$ARM_ROOT" PATH="$ARM/bin:$PATH"
+  export PATH="$ARM/bin:$PATH"
   if grep -qs '^enabled' /proc/sys/fs/binfmt_misc/qemu-aarch64; then
-    "$@"
+    QEMU_LD_PREFIX="$ARM_ROOT" "$@"
   else
     unshare --user --map-root-user --mount bash -euc '
       # Magic bytes of a 64-bit ELF file, program or shared object, of machine 183, and which of their bits count.
       magic="\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
       bits="\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+      mount -t overlay overlay -o "lowerdir=$1/usr/lib:$1/lib:/usr/lib" /usr/lib
       mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
       printf "%s" ":qemu-aarch64:M::$magic:$bits:$(command -v qemu-aarch64):P" >/proc/sys/fs/binfmt_misc/register
-      exec "$@"' emulate "$@"
+      shift
+      exec "$@"' emulate "$ARM_ROOT" "$@"
   fi
 }
 

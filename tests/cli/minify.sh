@@ -140,11 +140,11 @@ sleep 0.1
 EOF
 slipway minify chain.sw -o whole --check 'sh counted.sh {ir}' -q
 sort asked | uniq -d | grep -q . && [ "$(sort asked | uniq -d | wc -l)" -gt 2 ] && fails "asked twice without a kill"
-for after in 0.3 0.7 0.9 1.1; do
+for after in 2 4 6 8; do  # questions
   rm -rf killed asked
   slipway minify chain.sw -o killed --check 'sh counted.sh {ir}' -q &
   process=$!
-  sleep $after
+  until [ "$(cat asked 2> /dev/null | wc -l)" -ge $after ]; do sleep 0.02; done
   kill -9 $process
   wait $process || true
   sleep 0.3
