@@ -1,6 +1,6 @@
 # base, io, ir, importers and weights as they are compiled for 64-bit Arm, whose plain characters are unsigned, with the
-# flags of the preset release: syntax only. Kernels and the runtime are compiled in every build; scripts/cross_aarch64.sh
-# builds all of slipway and runs its tests.
+# flags of the preset release: syntax only. Kernels and the runtime are compiled in every build;
+# scripts/cross_aarch64.sh builds all of slipway and runs its tests.
 source "$ROOT/tests/builds/lib.bash"
 compiler=aarch64-linux-gnu-g++
 if ! command -v $compiler > /dev/null; then

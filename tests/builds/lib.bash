@@ -17,9 +17,9 @@ compiles() {
   "$ROOT/build/presets/$1/slipway" --version
 }
 
-# commands_of FOLDER LEFT_OUT TARGETS COMPILER...: a configured build's commands for the sources of these targets (a list
-# with commas), a line each, with another compiler and its flags, without headers of /usr. LEFT_OUT is a regular expression of sources. Several
-# sources of a room are in one file, those of kernels and the runtime aside.
+# commands_of FOLDER LEFT_OUT TARGETS COMPILER...: a configured build's commands for the sources of these targets (with
+# commas between them), a line each, with another compiler and its flags, without headers of /usr. LEFT_OUT is a regular
+# expression of sources. Several sources of a room are in one file, those of kernels and the runtime aside.
 commands_of() {
   "$PYTHON" - "$@" <<'PYTHON'
 import json, os, pathlib, re, shlex, subprocess, sys

@@ -80,6 +80,7 @@ assert {"abseil", "cli11", "flatbuffers", "onnx"} <= set(seen), f"the build says
 # Of glibc and Linux, which every system has, declarations only. The exception in LLVM's licence is for what Clang's own
 # headers put into a program.
 lacking = {name: why for name, why in seen.items()
-    if name not in named and name not in ("glibc", "linux", "cross-toolchain-base") and not name.startswith("llvm-toolchain-")}
+    if name not in named and name not in ("glibc", "linux", "cross-toolchain-base")
+    and not name.startswith("llvm-toolchain-")}
 assert not lacking, f"not in the file of licences: {lacking}"
 PYTHON
