@@ -155,8 +155,8 @@ void RelaxRounding(DType a, DequantGemmParams& g) {
 Loop LoopOf(const DequantGemmParams& g) {
   const Algorithm algorithm = AlgorithmOf(g);
   if (algorithm == Algorithm::kSplitInt8)
-    return {BestInt8Gemm().name, g.slices == 2 ? "floats as two int8 slices, sums of four products (VNNI)"
-                                               : "floats as three int8 slices, sums of four products (VNNI)"};
+    return {BestInt8Gemm().name, g.slices == 2 ? "floats as two int8 slices, sums of four products"
+                                               : "floats as three int8 slices, sums of four products"};
   if (algorithm == Algorithm::kInRegister) return {BestIsa().name, "widened in registers"};
   if (const Bf16GemmMicrokernels* bf16 = Bf16For(BlockOf(g)))
     return {bf16->name, "blocks of bf16, sums of two products of bf16"};
@@ -172,6 +172,7 @@ bool GemmBySplitInt8(const DequantGemmParams& g, const Workers* workers, Scratch
                 row_bytes = SplitInt8Rows::RowBytes(g.b.k, slices);
   SplitInt8GemmParams call{g, {.block = block, .slices = g.slices}};
   QuantizedMatrix& b = call.gemm.b;
+  if (!b.nibbles) b.offset += static_cast<float>(isa.split_takes_off);
   if (b.scale_rounded != DType::kF32 && b.scale_rounded != b.scale_dtype) {
     b.scale = PanelsAsF32(b.scale, b.scale_dtype, b.scale_rounded, groups, b.n, scratch);
     b.scale_dtype = DType::kF32;

@@ -24,6 +24,8 @@ namespace {
 
 #include "kernels/isa/elements.inc.h"
 
+#include "kernels/isa/byte_dot.inc.h"
+
 #include "kernels/isa/int8_gemm.inc.h"
 
 namespace tiles {

@@ -1,56 +1,38 @@
 // Convolutions of bytes (int8_conv.h): sums of products, requantization and the indirect GEMM. isa.inc.h and
-// int8_conv_isa.inc.h each include this file once, after simd.inc.h, math.inc.h and epilogue.inc.h, inside their
+// int8_conv_isa.inc.h each include this file once, after byte_dot.inc.h, math.inc.h and epilogue.inc.h, inside their
 // unnamed namespace.
 //
 // A word holds four neighbours of K: unsigned ones of the image, which a step broadcasts, and signed ones of a column
-// of weights. A step adds their four products to the accumulator in the column's lane: one instruction with VNNI
-// (vpdpbusd) and on Arm with I8MM (usdot). Elsewhere both are widened to 16 bits, elements 0 and 2 in one vector, 1 and
+// of weights. A step adds their four products to the accumulator in the column's lane: one instruction where there
+// is one (byte_dot.inc.h). Elsewhere both are widened to 16 bits, elements 0 and 2 in one vector, 1 and
 // 3 in another: vpmaddubsw would saturate. Tile: mr × nr = kInt8Mr × kInt8Vectors vectors of i32 accumulators.
-// int8_pairs.inc.h has what is faster without VNNI for more than a few pixels.
+// int8_pairs.inc.h has what is faster on x86-64 without VNNI for more than a few pixels.
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_MATMUL_INT8)
+#if defined(SLIPWAY_BYTE_DOT)
 constexpr bool kHasByteDot = true;
 #else
 constexpr bool kHasByteDot = false;
 #endif
 
-// Accumulators, weights and a broadcast fill the registers. Without VNNI tiles are of a few pixels.
+// Accumulators, weights and a broadcast fill the registers. Without such an instruction tiles are of a few pixels.
 constexpr int kInt8Mr = !kHasByteDot ? 3 : SLIPWAY_ISA_BYTES == 64 ? 14 : SLIPWAY_ISA_BYTES == 32 ? 6 : 8;
 constexpr int kInt8Vectors = 2;
 
 // Words as the products take them.
-#if defined(__ARM_FEATURE_MATMUL_INT8)
+#if defined(SLIPWAY_BYTE_DOT) || !defined(__SSE4_1__)
 typedef WordVec ByteQuads;
 typedef WordVec WeightQuads;
 SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }
 SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) { return w; }
+// acc + the four products of each lane, of bytes less kByteDotTakesOff.
 SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
-  return reinterpret_cast<IntVec>(
-      vusdotq_s32(reinterpret_cast<int32x4_t>(acc), reinterpret_cast<uint8x16_t>(x), reinterpret_cast<int8x16_t>(w)));
-}
-#elif !defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
-typedef WordVec ByteQuads;
-typedef WordVec WeightQuads;
-SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }
-SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) { return w; }
-SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
+#if defined(SLIPWAY_BYTE_DOT)
+  return ByteDot(acc, x, w);
+#else
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i)
     acc += reinterpret_cast<IntVec>(x >> 8 * i & 255) * (reinterpret_cast<IntVec>(w << (24 - 8 * i)) >> 24);
   return acc;
-}
-#elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-typedef WordVec ByteQuads;
-typedef WordVec WeightQuads;
-SLIPWAY_INLINE ByteQuads QuadsOfBytes(WordVec x) { return x; }
-SLIPWAY_INLINE WeightQuads QuadsOfWeights(WordVec w) { return w; }
-SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
-#if SLIPWAY_ISA_BYTES == 64
-  return reinterpret_cast<IntVec>(
-      _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(acc), reinterpret_cast<__m512i>(x), reinterpret_cast<__m512i>(w)));
-#else
-  return reinterpret_cast<IntVec>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(acc), reinterpret_cast<__m256i>(x),
-                                                          reinterpret_cast<__m256i>(w)));
 #endif
 }
 #else
@@ -79,6 +61,11 @@ SLIPWAY_INLINE IntVec AddProducts(IntVec acc, ByteQuads x, WeightQuads w) {
   return AddPairs(AddPairs(acc, x.even, w.even), x.odd, w.odd);
 }
 #endif
+// acc + the sum of each lane's four weights, where products need it: times kByteDotTakesOff it is what they lack.
+SLIPWAY_INLINE IntVec AddWeights(IntVec acc, [[maybe_unused]] const WeightQuads& w) {
+  if constexpr (kByteDotTakesOff != 0) acc = AddProducts(acc, QuadsOfBytes(WordVec{} + 0x81818181u), w);
+  return acc;
+}
 
 SLIPWAY_INLINE WordVec BroadcastWord(const uint8_t* p) {
   uint32_t word;
@@ -368,6 +355,7 @@ __attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t y
 #pragma GCC unroll 32
     for (int r = 0; r < R; ++r) sum[r * V + v] = offset;
   }
+  IntVec sums_of_weights[V] = {};
   constexpr int kRowPointers = (R + 2) / 3;
   int64_t stride = g.x_stride;
   const uint8_t* const x = g.x + y * g.x_row_stride + i * stride;
@@ -382,7 +370,10 @@ __attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t y
     for (int64_t p = 0; p < g.k; p += 4, b += 4 * kPanel) {
       WeightQuads weights[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) weights[v] = WeightsAt(b, v, panel);
+      for (int v = 0; v < V; ++v) {
+        weights[v] = WeightsAt(b, v, panel);
+        sums_of_weights[v] = AddWeights(sums_of_weights[v], weights[v]);
+      }
 #pragma GCC unroll 32
       for (int r = 0; r < R; ++r) {
         const ByteQuads one = QuadsOfBytes(BroadcastWord(a[r / 3] + r % 3 * stride + p));
@@ -392,6 +383,9 @@ __attribute__((noinline)) void Int8IgemmTile(const Int8IgemmParams& g, int64_t y
       asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
     }
   }
+  if constexpr (kByteDotTakesOff != 0)
+#pragma GCC unroll 32
+    for (int r = 0; r < R * V; ++r) sum[r] += sums_of_weights[r % V] * kByteDotTakesOff;
   Requantizer{g.after, g.out}.template Store<R, V>(sum, j, g.n - j, y * g.out_row_stride + i * g.out_stride + j,
                                                    g.out_stride);
 }

@@ -2,11 +2,11 @@
 //
 // Bytes of four kernel rows at a pixel become words, so that a step adds the products of four kernel rows to each
 // channel: interleaving within lanes of 128 bits leaves vector v of a block with channels 16 · lane + 4 · v + {0, 1, 2,
-// 3}, which is how the weights are arranged and what packing the sums to bytes undoes. Without VNNI a step takes two
-// kernel rows, widened to pairs of 16 bits in the same order, and half of the vectors at a time. Tile: pixels × four
-// vectors.
+// 3}, which is how the weights are arranged and what packing the sums to bytes undoes. Without VNNI a step of x86-64
+// takes two kernel rows, widened to pairs of 16 bits in the same order, and half of the vectors at a time. Tile: pixels
+// × four vectors.
 
-#if defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+#if defined(__SSE4_1__) && !defined(SLIPWAY_BYTE_DOT)
 constexpr bool kDwPairs = true;
 typedef ShortVec DwWords;
 #else
@@ -83,7 +83,7 @@ SLIPWAY_INLINE ByteVec LoadBlock(const uint8_t* p) {
   return v;
 }
 
-#if defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+#if defined(__SSE4_1__) && !defined(SLIPWAY_BYTE_DOT)
 // Pairs of two rows of bytes: vectors `first` and first + 1 of four.
 template <int first, typename LoadRow>
 SLIPWAY_INLINE void Interleave(LoadRow load, ShortVec (&to)[2]) {
@@ -139,7 +139,8 @@ SLIPWAY_INLINE void Interleave(LoadRow load, WordVec (&to)[4]) {
 #endif
 }
 SLIPWAY_INLINE void AddStep(IntVec& sum, WordVec x, const int8_t* w) {
-  sum = AddProducts(sum, QuadsOfBytes(x), QuadsOfWeights(LoadWords(w)));
+  const WeightQuads weights = QuadsOfWeights(LoadWords(w));
+  sum = AddProducts(sum + AddWeights(IntVec{}, weights) * kByteDotTakesOff, QuadsOfBytes(x), weights);
 }
 #endif
 

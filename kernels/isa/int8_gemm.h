@@ -84,9 +84,12 @@ struct Int8GemmMicrokernels {
                     float* unit) = nullptr;
   // Each slice's sum is exact for each block; they are combined with one rounding, scaled, and added in f32.
   void (*split_int8_gemm)(const SplitInt8GemmParams& g) = nullptr;
+  // What that takes off b's stored integers of a byte each: `offset` of b is so much larger.
+  int32_t split_takes_off = 0;
 };
 
-// The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx.
+// The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx;
+// on Arm neon, dotprod, i8mm.
 const Int8GemmMicrokernels& BestInt8Gemm();
 // Null where this build or this processor has none of that name.
 const Int8GemmMicrokernels* FindInt8Gemm(const char* name);

@@ -1,24 +1,18 @@
 // Integer GEMM and activation quantization (int8_gemm.h): isa.inc.h and int8_gemm_isa.inc.h each include this file
-// once, after simd.inc.h, inside their unnamed namespace.
+// once, after byte_dot.inc.h, inside their unnamed namespace.
 //
 // c[m,n] = bias + a_scale[m] · Σ scale[group, n] · (Σ a · b), inner sums exact in i32. Layouts: B Packing::kNr16K4 or
 // int4: four rows of a column in one unsigned word; A four integers of a row in one or two words. A step adds the four
-// products to the accumulator in the column's lane: one instruction with VNNI and with Arm's USDOT. SDOT wants signed
-// bytes: 128 is taken off those of B, and the sums get it back with `offset`. Elsewhere int4 is multiplied as bytes,
-// whose pairs of products fit 16 bits (2 · 15 · 128); int8 would not (2 · 255 · 128) and is widened to 16 bits, rows 0
-// and 2 in one vector, 1 and 3 in another, and A is packed that way. Tile: R rows × C vectors of i32 accumulators.
+// products to the accumulator in the column's lane: one instruction where there is one
+// (byte_dot.inc.h); what SDOT takes off the bytes of B the sums get back with `offset`. Elsewhere int4 is multiplied as
+// bytes, whose pairs of products fit 16 bits (2 · 15 · 128); int8 would not (2 · 255 · 128) and is widened to 16 bits,
+// rows 0 and 2 in one vector, 1 and 3 in another, and A is packed that way. Tile: R rows × C vectors of i32
+// accumulators.
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#if defined(SLIPWAY_BYTE_DOT)
 constexpr bool kWideA = false;
-constexpr const char *kByteAlgorithm = "sums of four products (VNNI)", *kNibbleAlgorithm = kByteAlgorithm;
-#elif defined(__ARM_FEATURE_DOTPROD)
-constexpr bool kWideA = false;
-constexpr const char* kNibbleAlgorithm = "sums of four products (SDOT)";
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-constexpr const char* kByteAlgorithm = "sums of four products (USDOT)";
-#else
-constexpr const char* kByteAlgorithm = kNibbleAlgorithm;
-#endif
+constexpr const char *kByteAlgorithm = "sums of four products (" SLIPWAY_BYTE_DOT ")",
+                     *kNibbleAlgorithm = kByteAlgorithm;
 #else
 constexpr bool kWideA = true;  // of whole bytes
 #if defined(__SSE4_1__)
@@ -33,27 +27,16 @@ template <bool kNibbles>
 constexpr int64_t kXBytes = kNibbles || !kWideA ? 4 : 8;  // of four integers of a
 
 // What DotAccumulate() takes off each stored integer of b.
-#if defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
 template <bool kNibbles>
-constexpr int32_t kTakenOff = kNibbles ? 0 : 128;
-#else
-template <bool kNibbles>
-constexpr int32_t kTakenOff = 0;
-#endif
+constexpr int32_t kTakenOff = kNibbles ? 0 : kByteDotTakesOff;
 
 // acc + the sum of four products in each lane, of unsigned bytes in 0..255 less kTakenOff, or in 0..15 (int4).
 template <bool kNibbles>
 SLIPWAY_INLINE IntVec DotAccumulate(IntVec acc, WordVec u, const char* x) {
-#if defined(__AVX512VNNI__)
-  int32_t word;
+#if defined(SLIPWAY_BYTE_DOT)
+  uint32_t word;
   __builtin_memcpy(&word, x, 4);
-  return reinterpret_cast<IntVec>(
-      _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(acc), reinterpret_cast<__m512i>(u), _mm512_set1_epi32(word)));
-#elif defined(__AVXVNNI__)
-  int32_t word;
-  __builtin_memcpy(&word, x, 4);
-  return reinterpret_cast<IntVec>(
-      _mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(acc), reinterpret_cast<__m256i>(u), _mm256_set1_epi32(word)));
+  return ByteDot<kNibbles>(acc, u, word - WordVec{});
 #elif defined(__SSE4_1__)
   int32_t word[2] = {};
   __builtin_memcpy(word, x, static_cast<unsigned>(kXBytes<kNibbles>));
@@ -82,16 +65,6 @@ SLIPWAY_INLINE IntVec DotAccumulate(IntVec acc, WordVec u, const char* x) {
   return acc + reinterpret_cast<IntVec>(_mm_madd_epi16(even, _mm_set1_epi32(word[0]))) +
          reinterpret_cast<IntVec>(_mm_madd_epi16(odd, _mm_set1_epi32(word[1])));
 #endif
-#elif defined(__ARM_FEATURE_DOTPROD)
-  int32_t word;
-  __builtin_memcpy(&word, x, 4);
-  const int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(word));
-  const auto sum = reinterpret_cast<int32x4_t>(acc);
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-  if constexpr (!kNibbles) return reinterpret_cast<IntVec>(vusdotq_s32(sum, reinterpret_cast<uint8x16_t>(u), a));
-#endif
-  if constexpr (!kNibbles) u ^= 0x80808080u;
-  return reinterpret_cast<IntVec>(vdotq_s32(sum, reinterpret_cast<int8x16_t>(u), a));
 #else  // plain C++
   if constexpr (kNibbles) {
     for (int i = 0; i < 4; ++i) acc += reinterpret_cast<IntVec>(u >> 8 * i & 255) * static_cast<int8_t>(x[i]);

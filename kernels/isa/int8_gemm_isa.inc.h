@@ -1,6 +1,6 @@
-// An instruction set that differs from another in the integer GEMM and, mostly, the convolutions of bytes only:
-// avxvnni.cc, avx512vnni.cc, dotprod.cc and i8mm.cc include this file once, with SLIPWAY_ISA_NAME,
-// SLIPWAY_INT8_GEMM_TABLE, SLIPWAY_ISA_BYTES (of a vector) and, where the convolutions differ, SLIPWAY_INT8_CONV_TABLE.
+// An instruction set that differs from another in the integer GEMM and convolutions of bytes only: avxvnni.cc,
+// avx512vnni.cc, dotprod.cc and i8mm.cc include this file once, with SLIPWAY_ISA_NAME, SLIPWAY_INT8_GEMM_TABLE,
+// SLIPWAY_INT8_CONV_TABLE and SLIPWAY_ISA_BYTES (of a vector).
 #include <cstdint>
 
 #if defined(__aarch64__)
@@ -20,13 +20,12 @@ namespace {
 
 #include "kernels/isa/elements.inc.h"
 
+#include "kernels/isa/byte_dot.inc.h"
+
 #include "kernels/isa/int8_gemm.inc.h"
 
-#if !defined(__aarch64__)
 #include "kernels/isa/split_int8_gemm.inc.h"
-#endif
 
-#if defined(SLIPWAY_INT8_CONV_TABLE)
 #include "kernels/isa/math.inc.h"
 
 #include "kernels/isa/epilogue.inc.h"
@@ -36,30 +35,20 @@ namespace {
 #include "kernels/isa/int8_pairs.inc.h"
 
 #include "kernels/isa/int8_dwconv.inc.h"
-#endif
 
 }  // namespace
 
-#if defined(SLIPWAY_INT8_CONV_TABLE)
 extern const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE;
 const Int8ConvMicrokernels SLIPWAY_INT8_CONV_TABLE = {
     SLIPWAY_ISA_NAME, Int8Igemm,        WidenedElements,         kDwBlock,  kDwPixels,
     kDwWeightBytes,   ArrangeDepthwise, ArrangeDepthwiseColumns, Int8Dwconv};
-#endif
 
 extern const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE;
-const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME,
-                                                      {kByteAlgorithm, kNibbleAlgorithm},
-                                                      Int8RowBytes,
-                                                      PackInt8Row,
-                                                      Int8Gemm,
-                                                      Int8ColumnSums,
-                                                      MinMaxRow,
-                                                      QuantizeRow,
-#if !defined(__aarch64__)
-                                                      SplitInt8Row,
-                                                      SplitInt8Gemm
-#endif
-};
+const Int8GemmMicrokernels SLIPWAY_INT8_GEMM_TABLE = {SLIPWAY_ISA_NAME, {kByteAlgorithm, kNibbleAlgorithm},
+                                                      Int8RowBytes,     PackInt8Row,
+                                                      Int8Gemm,         Int8ColumnSums,
+                                                      MinMaxRow,        QuantizeRow,
+                                                      SplitInt8Row,     SplitInt8Gemm,
+                                                      kByteDotTakesOff};
 
 }  // namespace slipway::kernels

@@ -6,7 +6,7 @@
 // second-level cache; weights to [K / 2][column][2], a panel of columns at once. Tile: mr × nr = kPairsMr × two vectors
 // of i32 accumulators.
 
-#if defined(__SSE4_1__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+#if defined(__SSE4_1__) && !defined(SLIPWAY_BYTE_DOT)
 
 constexpr int kPairsMr = SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
 constexpr int64_t kPairsColumns = 2 * kLanes;

@@ -22,7 +22,7 @@ namespace slipway::kernels {
 #if defined(__aarch64__)
 extern const Isa kIsaNeon;
 extern const Int8GemmMicrokernels kInt8GemmNeon, kInt8GemmDotProd, kInt8GemmI8mm;
-extern const Int8ConvMicrokernels kInt8ConvNeon, kInt8ConvI8mm;
+extern const Int8ConvMicrokernels kInt8ConvNeon, kInt8ConvDotProd, kInt8ConvI8mm;
 #else
 extern const Isa kIsaBase;
 extern const Int8GemmMicrokernels kInt8GemmBase;
@@ -75,7 +75,7 @@ struct Row {
 constexpr Row kRows[] = {
 #if defined(__aarch64__)
     {"neon", &kIsaNeon, &kInt8GemmNeon, &kInt8ConvNeon, nullptr, nullptr, [] { return true; }},
-    {"dotprod", &kIsaNeon, &kInt8GemmDotProd, &kInt8ConvNeon, nullptr, nullptr, HasArmDotProducts},
+    {"dotprod", &kIsaNeon, &kInt8GemmDotProd, &kInt8ConvDotProd, nullptr, nullptr, HasArmDotProducts},
     {"i8mm", &kIsaNeon, &kInt8GemmI8mm, &kInt8ConvI8mm, nullptr, nullptr, HasArmMixedDotProducts},
 #else
     {"v2", &kIsaBase, &kInt8GemmBase, &kInt8ConvBase, nullptr, nullptr, [] { return true; }},

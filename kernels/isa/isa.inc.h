@@ -39,6 +39,7 @@ namespace {
 #include "kernels/isa/dwconv_nhwc.inc.h"
 #include "kernels/isa/winograd_nhwc.inc.h"
 #include "kernels/isa/pool_nhwc.inc.h"
+#include "kernels/isa/byte_dot.inc.h"
 #include "kernels/isa/int8_gemm.inc.h"
 #include "kernels/isa/int8_conv.inc.h"
 #include "kernels/isa/int8_pairs.inc.h"

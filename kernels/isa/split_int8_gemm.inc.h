@@ -1,11 +1,13 @@
 // GEMM of floats with small integers by int8 slices (SplitInt8Rows of int8_gemm.h): int8_gemm_isa.inc.h includes this
-// file after int8_gemm.inc.h. Per four elements and vector of columns one VNNI instruction for each slice
+// file after int8_gemm.inc.h. Per four elements and vector of columns one instruction (byte_dot.inc.h) for each slice
 // replaces widening four integers and four multiplications; the sums are exact. Tile: 2 to 4 rows × 2 vectors × 3 or 2
 // slices of i32 accumulators; one row × 4 vectors.
 
 SLIPWAY_INLINE IntVec RoundedInt(Vec v) {
 #if SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<IntVec>(_mm512_cvtps_epi32(reinterpret_cast<__m512>(v)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<IntVec>(vcvtnq_s32_f32(reinterpret_cast<float32x4_t>(v)));
 #else
   return reinterpret_cast<IntVec>(_mm256_cvtps_epi32(reinterpret_cast<__m256>(v)));
 #endif
@@ -13,14 +15,17 @@ SLIPWAY_INLINE IntVec RoundedInt(Vec v) {
 // Reduces the lanes of v by f.
 template <typename F>
 SLIPWAY_INLINE int32_t Reduced(IntVec v, F f) {
-  typedef int32_t Int8 __attribute__((vector_size(32)));
+#if SLIPWAY_ISA_BYTES == 16
+  Int4 s = v;
+#else
 #if SLIPWAY_ISA_BYTES == 64
-  const Int8 w = f(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+  const auto w = f(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
                    __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
 #else
-  const Int8 w = v;
+  const auto w = v;
 #endif
   Int4 s = f(__builtin_shufflevector(w, w, 0, 1, 2, 3), __builtin_shufflevector(w, w, 4, 5, 6, 7));
+#endif
   s = f(s, __builtin_shufflevector(s, s, 2, 3, 0, 1));
   return f(s, __builtin_shufflevector(s, s, 1, 0, 3, 2))[0];
 }
@@ -34,6 +39,8 @@ SLIPWAY_INLINE int32_t MaxOf(IntVec v) {
 SLIPWAY_INLINE int32_t CountOf(IntVec v) {
 #if SLIPWAY_ISA_BYTES == 64
   return __builtin_popcount(_mm512_movepi32_mask(reinterpret_cast<__m512i>(v)));
+#elif defined(__aarch64__)
+  return -SumOf(v);
 #else
   return __builtin_popcount(static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(v))));
 #endif

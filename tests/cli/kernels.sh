@@ -32,7 +32,7 @@ has 'matmul +B x 64 x 64 +f32 x f32 -> f32 +16.4 kB in panels +1-[24] rows: [a-z
 '[35]-64 rows: [a-z0-9]+: tiles of f32'
 has 'matmul +B x 64 x 32'
 # Floats are split into int8 slices where there are sums of products of bytes; elsewhere rows decide.
-slices='floats as three int8 slices, sums of four products \(VNNI\)'
+slices='floats as three int8 slices, sums of four products'
 expect 0 '' slipway inspect int8.so --kernels
 has "quant_linear +B x 64 x 64 +f32 x i8 -> f32 .*in quads.*(1-24 rows: [a-z0-9]+: widened in registers; 25-64 rows: "\
 "[a-z0-9]+: blocks of f32|(vnni|amx): $slices)"

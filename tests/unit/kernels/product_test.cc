@@ -82,7 +82,7 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
           const int64_t scratch = QueryWorkspace(*FindKernel("quant_linear"), c),
                         blocks = k / (groups == 1 ? 64 : k / groups);
           const bool digits = BestInt8Gemm().split_int8_gemm != nullptr && rounded == DType::kF32 && groups <= 2;
-          EXPECT_EQ(digits, way == "floats as three int8 slices, sums of four products (VNNI)") << m << " " << groups;
+          EXPECT_EQ(digits, way == "floats as three int8 slices, sums of four products") << m << " " << groups;
           if (digits) {  // what they are, or what the others take where a row has none
             EXPECT_STREQ(p.loop.isa, BestInt8Gemm().name);
             EXPECT_GE(scratch, Rounded(m * k * 3 / 4) + Rounded(m * blocks * 3) + Rounded(m * blocks));
