@@ -17,7 +17,7 @@ class ModelReader : public driver::Reader {
  public:
   ModelReader(const slipway_archive& model, size_t program) : model_(model), program_(program) {}
 
-  absl::StatusOr<ir::Archive> Programs(const std::string&) const override {
+  absl::StatusOr<ir::Archive> Programs(const std::string&, int) const override {
     if (model_.weights_alone) return absl::UnimplementedError("weights alone, without a program");
     ir::Archive archive;
     archive.producer = model_.archive.producer;

@@ -305,13 +305,20 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
   return metadata;
 }
 
+// The opset at which nodes of ONNX models may stay as they are: where no flag changes what they compute with.
+static int WrittenAgain(const ConvertOptions& o, const Target& target) {
+  const bool changed = !o.dtype.empty() || !o.quantize.empty() || !o.cache_dtype.empty() || !o.dynamic.empty() ||
+                       !o.unify.empty() || o.functions;
+  return target.name == "onnx" && !changed ? o.opset : 0;
+}
+
 // An ONNX model some of whose inputs are constants.
-static absl::StatusOr<ir::Archive> WithConstants(const std::string& path, const ConvertOptions& o,
-                                                 const Reader& reader) {
+static absl::StatusOr<ir::Archive> WithConstants(const std::string& path, const ConvertOptions& o, const Reader& reader,
+                                                 int written) {
   auto constants = reader.Tensors(o.constant_inputs, "");
   if (!constants.ok()) return WithPlace(constants.status(), o.constant_inputs);
   ASSIGN_OR_RETURN(const Source source, OpenSource(path));
-  return OpenOnnxArchive(source, *constants);
+  return OpenOnnxArchive(source, *constants, written);
 }
 
 absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& reader, const Target& target,
@@ -320,10 +327,12 @@ absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& 
   if (one && o.inputs.size() != 1)
     return UsageError(text::StrCat(target.title, " takes one program"),
                       "convert each to an output of its own, or all into one .pt2");
+  const int written = WrittenAgain(o, target);
   ir::Archive archive;
   for (const std::string& text : o.inputs) {
     const Input input = one ? Input{"", text} : ParseInput(text);
-    auto read = o.constant_inputs.empty() ? reader.Programs(input.path) : WithConstants(input.path, o, reader);
+    auto read = o.constant_inputs.empty() ? reader.Programs(input.path, written)
+                                          : WithConstants(input.path, o, reader, written);
     if (!read.ok()) return WithPlace(read.status(), input.path);
     if (absl::Status s = Add(*std::move(read), input, o.inputs.size() > 1, archive); !s.ok())
       return WithPlace(s, input.path);

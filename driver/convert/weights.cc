@@ -101,7 +101,7 @@ int KeepScales(std::vector<weights::NamedTensor>& tensors) {
 // The tensors of an input; of a program those that --weights gives it, under its names and of its types.
 absl::StatusOr<ir::TensorSet> TensorsOf(Conversion& c, const std::string& path) {
   if (c.options.weights.empty()) return c.reader.Tensors(path, c.options.key);
-  ASSIGN_OR_RETURN(ir::Archive archive, c.reader.Programs(path));
+  ASSIGN_OR_RETURN(ir::Archive archive, c.reader.Programs(path, /*written=*/0));
   if (c.options.inputs.size() != 1 || archive.programs.size() != 1)
     return UsageError("--weights goes with one program");
   RETURN_IF_ERROR(JoinWeightFiles(*archive.programs[0], c.options, c.summary));

@@ -358,8 +358,9 @@ absl::Status Unknown(const Source& source) {
 constexpr std::string_view kOnnxProducer = "ONNX model";
 
 // An ONNX model in ATen's operators.
-absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std::string, ir::TensorRef>& constants) {
-  auto read = importers::ReadOnnxProgram(source.file, constants);
+absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std::string, ir::TensorRef>& constants,
+                                        int written) {
+  auto read = importers::ReadOnnxProgram(source.file, constants, written);
   if (absl::IsUnimplemented(read.status()))
     return WithHelp(read.status(),
                     "slipway inspect, diff and minify take the model as it is, and so does run --onnxruntime");
@@ -398,18 +399,18 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
   return Unknown(source);
 }
 
-absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants) {
+absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants, int written) {
   ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
   if (!format->onnx_graph)
     return UsageError("--constant-inputs goes with ONNX models",
                       "programs of torch.export have constants of their own");
-  return OnnxArchive(source, constants.tensors);
+  return OnnxArchive(source, constants.tensors, written);
 }
 
-absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
+absl::StatusOr<ir::Archive> OpenArchive(const Source& source, int written) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
-  if ((*format)->onnx_graph) return OnnxArchive(source, {});
+  if ((*format)->onnx_graph) return OnnxArchive(source, {}, written);
   if (!(*format)->programs)
     return WithHelp(absl::UnimplementedError(text::StrCat(
                         source.path, ": a ", (*format)->title,
@@ -422,11 +423,11 @@ absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   return archive;
 }
 
-absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
+absl::StatusOr<ir::Archive> OpenArchive(const std::string& path, int written) {
   if (IsFolder(path)) RETURN_IF_ERROR(CheckForeignFolder(path, NamesIn(path)));
   auto file = io::MappedFile::Open(path);  // whose error says that a folder is none
   if (!file.ok()) return file.status();
-  return OpenArchive(Source{path, *std::move(file)});
+  return OpenArchive(Source{path, *std::move(file)}, written);
 }
 
 absl::StatusOr<std::unique_ptr<ir::Program>> OpenOnnxGraph(const Source& source) {

@@ -48,12 +48,15 @@ absl::StatusOr<const Format*> FormatOf(const Source& source);
 
 // The programs of a file, verified. Unimplemented for formats that hold none, or that are not read; else as of the
 // importers.
-absl::StatusOr<ir::Archive> OpenArchive(const Source& source);
-absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
+//
+// `written`: the opset at which an ONNX model is written again (importers/onnx/to_aten.h); 0: another target, or passes
+// that have to see all of it.
+absl::StatusOr<ir::Archive> OpenArchive(const Source& source, int written = 0);
+absl::StatusOr<ir::Archive> OpenArchive(const std::string& path, int written = 0);
 
 // The program of an ONNX model whose inputs have these tensors for good, by name. InvalidArgument for a file that is no
 // ONNX model, for names that are no inputs', and for other types and sizes.
-absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants);
+absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::TensorSet& constants, int written);
 
 // Whether an archive's programs were ONNX models.
 bool IsFromOnnx(const ir::Archive& archive);

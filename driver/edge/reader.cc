@@ -6,7 +6,9 @@
 
 namespace slipway::driver {
 
-absl::StatusOr<ir::Archive> Reader::Programs(const std::string& path) const { return OpenArchive(path); }
+absl::StatusOr<ir::Archive> Reader::Programs(const std::string& path, int written) const {
+  return OpenArchive(path, written);
+}
 
 absl::StatusOr<ir::TensorSet> Reader::Tensors(const std::string& path, const std::string& key) const {
   return OpenTensors(path, key);

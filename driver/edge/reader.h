@@ -14,7 +14,7 @@ class Reader {
  public:
   virtual ~Reader() = default;
   // Programs for the caller alone, who rewrites them; as OpenArchive().
-  virtual absl::StatusOr<ir::Archive> Programs(const std::string& path) const;
+  virtual absl::StatusOr<ir::Archive> Programs(const std::string& path, int written) const;
   // Named tensors; as OpenTensors().
   virtual absl::StatusOr<ir::TensorSet> Tensors(const std::string& path, const std::string& key) const;
   // As SourceDigest(); "" where there is no file.

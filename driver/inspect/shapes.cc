@@ -49,7 +49,7 @@ absl::Status CheckRequired(const ConvertOptions& o, const Ledger& ledger) {
 
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path, const Reader& reader,
                                                      passes::PassContext& context) {
-  auto read = reader.Programs(path);
+  auto read = reader.Programs(path, /*written=*/0);
   if (!read.ok()) return WithPlace(read.status(), path);
   if (read->programs.size() != 1)
     return WithPlace(absl::UnimplementedError(
@@ -143,7 +143,7 @@ std::string LostDim(const DimFact& f) {
 }
 
 absl::StatusOr<ShapesReport> Shapes(const ConvertOptions& o, const Reader& reader) {
-  auto archive = reader.Programs(o.inputs[0]);
+  auto archive = reader.Programs(o.inputs[0], /*written=*/0);
   if (!archive.ok()) return WithPlace(archive.status(), o.inputs[0]);
   ShapesReport out;
   out.archive = *std::move(archive);

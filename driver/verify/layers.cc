@@ -177,7 +177,7 @@ absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, cons
 class OneProgram : public Reader {
  public:
   explicit OneProgram(const ir::Program& p) : p_(p) {}
-  absl::StatusOr<ir::Archive> Programs(const std::string&) const override {
+  absl::StatusOr<ir::Archive> Programs(const std::string&, int) const override {
     ir::Archive archive;
     archive.programs.push_back(ir::Clone(p_));
     return archive;

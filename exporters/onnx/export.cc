@@ -50,7 +50,7 @@ int IrVersionFor(int opset) {
 }
 
 bool OnnxLegal(const ir::Node& n, const OnnxOptions& options) {
-  return onnx_out::FindCustomOp(options.custom_ops, n.op()) != nullptr ||
+  return onnx_out::FindCustomOp(options.custom_ops, n.op()) != nullptr || onnx_out::IsOnnxNode(n) ||
          onnx_out::FindRow(n.op_name(), options.opset, &n, options.form) != nullptr;
 }
 

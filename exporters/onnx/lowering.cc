@@ -8,6 +8,7 @@
 #include "exporters/onnx/types.h"
 #include "ir/ops/op_table.h"
 #include "ir/ops/rule.h"
+#include "onnx_model/onnx_graph.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -47,6 +48,15 @@ struct CustomArgument {
     c.Unsupported(text::StrCat("argument ", name, " has no form as an ONNX attribute"));
   }
 };
+
+void LowerOnnxNode(LoweringContext& c) {
+  std::vector<V> in;
+  Attrs attrs;
+  for (const ir::NamedArg& a : c.node().args()) std::visit(CustomArgument{c, in, attrs, a.name}, a.arg.v);
+  std::vector<DType> outs;
+  for (const ir::Value* v : c.node().outputs()) outs.push_back(v ? ElementType(v->type()) : DType::kUnknown);
+  if (c.ok()) c.Return(c.e.Control(onnx_model::OperatorOf(c.node().op_name()).type, in, std::move(attrs), outs));
+}
 
 void LowerCustom(LoweringContext& c, const CustomOp& custom) {
   std::vector<V> in;
@@ -113,6 +123,8 @@ const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op) {
     if (auto it = ops.find(name); it != ops.end()) return &it->second;
   return nullptr;
 }
+
+bool IsOnnxNode(const ir::Node& n) { return !onnx_model::OperatorOf(n.op_name()).type.empty(); }
 
 const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm form) {
   auto it = Registry().find(op);
@@ -208,11 +220,32 @@ static ir::Value* WholeShape(const ir::SymInts& ints) {
   return whole;
 }
 
+// The list of integers whose elements these are, all of them in order; null where there is none.
+static ir::Value* WholeList(const ir::SymInts& ints) {
+  ir::Value* whole = nullptr;
+  for (size_t i = 0; i < ints.size(); ++i) {
+    const ir::Node* item = ints[i].value ? ints[i].value->producer() : nullptr;
+    if (!item || item->op_name() != "aten.item.default") return nullptr;
+    ir::Value* element = ir::ArgReader(*item).tensor("self");
+    const ir::Node* select = element->producer();
+    if (!select || select->op_name() != "aten.select.int") return nullptr;
+    ir::ArgReader args(*select);
+    ir::Value* list = args.tensor("self");
+    const ir::IntOrValue at = args.sym("index");
+    if ((whole && whole != list) || list->rank() != 1 || !(list->sizes()[0] == ir::Sym(int64_t(ints.size()))) ||
+        !(at == ir::IntOrValue(static_cast<int64_t>(i))))
+      return nullptr;
+    whole = list;
+  }
+  return whole;
+}
+
 V LoweringContext::dim0(ir::IntOrValue i) {
   return i.value ? e.Cast(raw(i.value), DType::kInt64) : e.I64Scalar(i.constant);
 }
 V LoweringContext::dim1(ir::IntOrValue i) {
   if (!i.value) return e.I64({i.constant});
+  if (ir::Value* v = WholeList({i})) return e.Cast(raw(v), DType::kInt64);
   V x = dim0(i);
   auto [it, fresh] = graph_.dim1_.try_emplace(x.name);
   if (fresh) {
@@ -224,6 +257,7 @@ V LoweringContext::dim1(ir::IntOrValue i) {
 }
 V LoweringContext::shape(const ir::SymInts& ints) {
   if (ir::Value* v = WholeShape(ints)) return e.Shape(raw(v));
+  if (ir::Value* v = WholeList(ints)) return e.Cast(raw(v), DType::kInt64);
   std::vector<V> parts;
   Ints run;
   auto flush = [&] {
@@ -297,16 +331,17 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   const size_t around = std::exchange(e_.shared()->rule, e_.shared()->rule_results.size());
   const size_t rule = e_.shared()->rule;
   e_.shared()->rule_results.emplace_back();
-  if (!row && !custom) {
+  const bool whole = IsOnnxNode(n);
+  if (!row && !custom && !whole) {
     status = absl::UnimplementedError(text::StrCat(n.op_name(), ": no ONNX lowering"));
     if (refusals)
       if (auto it = refusals->find(&n); it != refusals->end()) status = it->second;
   } else {
     // The pure graph has products of halves; a bias is then added with a rounding of its own.
     const bool product = e_.shared()->strict_types && n.op().traits.autocast == ir::AutocastClass::kLower;
-    const bool kept = !custom && row->widen.kind == Widening::kUnlessKept && e_.shared()->keep_halves;
-    LoweringContext c(n, e_, *this, !custom && row->widen.kind != Widening::kNever && !product && !kept);
-    status = ir::RunRule(n, [&] { custom ? LowerCustom(c, *custom) : row->fn(c); });
+    const bool kept = row && row->widen.kind == Widening::kUnlessKept && e_.shared()->keep_halves;
+    LoweringContext c(n, e_, *this, !custom && row && row->widen.kind != Widening::kNever && !product && !kept);
+    status = ir::RunRule(n, [&] { custom ? LowerCustom(c, *custom) : whole ? LowerOnnxNode(c) : row->fn(c); });
     results = std::move(c.results());
     if (status.ok()) status = c.status();
     if (status.ok()) status = e_.shared()->status;

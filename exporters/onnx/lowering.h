@@ -101,6 +101,9 @@ std::optional<Ints> PermutationOf(const ir::Node& n);
 // The user's mapping of an op, or null.
 const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op);
 
+// Whether a node is one of ONNX's, which a model that was read has kept (importers/onnx/to_aten.h).
+bool IsOnnxNode(const ir::Node& n);
+
 // The first row for an op at an opset, or null. `n` may be null to ask whether any form is legal.
 const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm form = OnnxForm::kExact);
 // The row that writes a node, with what it is made of, as the operator of ONNX that it was read of; or null.

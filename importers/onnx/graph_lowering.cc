@@ -11,6 +11,7 @@
 #include "importers/onnx/to_aten.h"
 #include "ir/tensor.h"
 #include "onnx_model/onnx_graph.h"
+#include "onnx_model/schemas.h"
 #include "onnx_model/types.h"
 
 namespace slipway::importers::onnx_in {
@@ -177,6 +178,92 @@ std::optional<Elements> GraphLowering::ElementsOf(Value* v) {
   return e;
 }
 
+GraphLowering::Mark GraphLowering::Now(const ir::Builder& b) const {
+  Mark m{.node = b.before() ? b.before()->prev() : into_.last(), .inputs = p_.graph->inputs().size()};
+  for (const GraphLowering* g = this; g->outer_; g = g->outer_) m.taken.push_back(g->taken_.size());
+  return m;
+}
+
+// Whether a node of one version of an operator is one of a later version that says the same: versions between add
+// element types, modes and optional inputs only, or the row knows how to say it (Row::renew).
+bool SaysTheSame(std::string_view type, int from, int to) {
+  struct Versions {
+    std::string_view type;
+    int first, last;
+  };
+  static constexpr Versions kAlike[] = {
+      {"DFT", 17, 20},  {"EyeLike", 9, 22}, {"GRU", 7, 22},       {"GatherND", 12, 13}, {"LSTM", 7, 22},
+      {"Pad", 11, 25},  {"RNN", 7, 22},     {"Resize", 18, 19},   {"ScatterND", 11, 18}, {"Slice", 10, 13},
+  };
+  if (from == to) return true;
+  return std::any_of(std::begin(kAlike), std::end(kAlike),
+                     [&](const Versions& v) { return v.type == type && v.first <= from && from < to && to <= v.last; });
+}
+
+bool GraphLowering::MayStay(const ir::Node& n, const Row& row, int opset) const {
+  const onnx_model::Operator op = onnx_model::OperatorOf(n.op_name());
+  if (written_ == 0 || !row.whole || !op.domain.empty()) return false;
+  for (const ir::NamedArg& a : n.args())
+    if (!a.name.empty() && (a.name[0] == '#' || a.arg.get<ir::SubGraph>())) return false;
+  const onnx::OpSchema *from = onnx_model::FindSchema(op.type, opset), *to = onnx_model::FindSchema(op.type, written_);
+  return from && to && SaysTheSame(op.type, from->SinceVersion(), to->SinceVersion());
+}
+
+void GraphLowering::TakeBack(const Mark& before) {
+  const auto unread = [](const GraphLowering& g, const Value* v) {
+    return v->users().empty() && g.Stored(v) && !v->graph()->IsOutput(v);
+  };
+  size_t level = 0;
+  for (GraphLowering* g = this; g->outer_; g = g->outer_, ++level)
+    while (g->taken_.size() > before.taken[level]) {
+      const auto inside = g->inside_.find(g->taken_.back());
+      if (!unread(*g, inside->second)) return;
+      g->stored_outside_.erase(inside->second);
+      g->into_.RemoveInput(static_cast<size_t>(inside->second->index()));
+      g->inside_.erase(inside), g->taken_.pop_back();
+    }
+  while (p_.input_specs.size() > before.inputs && p_.graph->inputs().back()->users().empty()) {
+    p_.weights.erase(p_.input_specs.back().target);
+    p_.input_specs.pop_back();
+    p_.graph->RemoveInput(p_.graph->inputs().size() - 1);
+  }
+}
+
+void GraphLowering::Stay(Call& call, Values inputs, std::vector<ir::NamedArg> attributes, const Mark& before) {
+  const ir::Node& n = call.node();
+  std::vector<std::optional<ir::Type>> types;
+  for (size_t i = 0; i < n.outputs().size(); ++i) {
+    if (!call.wants(i)) {
+      types.emplace_back();
+      continue;
+    }
+    const Value* v = i < call.results().size() ? call.results()[i].tensor : nullptr;
+    const DType declared = OnnxType(n.outputs()[i]);
+    if (!v || !v->producer() || v->graph() != &into_ || (declared != DType::kUnknown && declared != v->dtype())) return;
+    types.emplace_back(v->type());
+  }
+  absl::flat_hash_set<const ir::Node*> made;
+  std::vector<ir::Node*> nodes;
+  for (ir::Node* m = before.node ? before.node->next() : into_.first(); m && m != call.b.before(); m = m->next())
+    nodes.push_back(m), made.insert(m);
+  for (const ir::Node* m : nodes)
+    for (const Value* v : m->outputs())
+      if (v && (into_.IsOutput(v) || std::any_of(v->users().begin(), v->users().end(),
+                                                 [&](const ir::Node* user) { return !made.contains(user); })))
+        return;
+  attributes.insert(attributes.begin(), {"", Arg(std::move(inputs)), 1});
+  ir::Node* whole = into_.Insert(n.op(), std::move(attributes), call.b.before());
+  whole->set_source(SourceOf(n));
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i])
+      call.results()[i] = {into_.AddOutput(whole, n.outputs()[i]->name(), *types[i]), std::nullopt, nullptr};
+    else
+      into_.AddNoneOutput(whole);
+  }
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) into_.Erase(*it);
+  TakeBack(before);
+}
+
 absl::Status GraphLowering::Lower(ir::Node* n) {
   const onnx_model::Operator op = onnx_model::OperatorOf(n->op_name());
   const std::string domain = op.domain == "ai.onnx" ? "" : op.domain;
@@ -193,9 +280,18 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
                                                            : nullptr,
                   SourceOf(*n));
     Call call(*n, *this, b, opset == opsets_.end() ? 1 : opset->second);
+    Values inputs;
+    std::vector<ir::NamedArg> attributes;
+    const bool stays = MayStay(*n, *row, call.opset) && row->whole(call);
+    for (size_t i = 0; stays && i < call.input_count(); ++i) inputs.push_back(call.opt_in(i));
+    for (const ir::NamedArg& a : n->args())
+      if (!a.name.empty()) attributes.push_back(a);
+    if (stays && row->renew) row->renew(call, written_, inputs, attributes);
+    const Mark before = Now(b);
     row->fn(call);
     if (const std::string* unread = call.ok() ? call.Unread() : nullptr)
       call.Refuse(text::StrCat("with attribute ", *unread));
+    if (stays && call.ok()) Stay(call, std::move(inputs), std::move(attributes), before);
     if (absl::IsUnimplemented(call.status())) {
       refusals_.push_back({text::StrCat(name, " ", std::string(call.status().message())), at});
     } else if (!call.ok() && !refusals_.empty()) {

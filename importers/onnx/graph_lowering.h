@@ -27,14 +27,15 @@ struct Refusal {
 // node that owns it. Constants and elements that are known outside are known inside.
 class GraphLowering {
  public:
-  // The main graph, each node replaced in front of itself.
-  GraphLowering(ir::Program& p, ir::Graph& g, const std::map<std::string, int>& opsets, std::vector<Refusal>& refusals)
-      : p_(p), g_(g), into_(g), opsets_(opsets), refusals_(refusals) {}
+  // The main graph, each node replaced in front of itself. `written` is as of OnnxToAten().
+  GraphLowering(ir::Program& p, ir::Graph& g, const std::map<std::string, int>& opsets, std::vector<Refusal>& refusals,
+                int written)
+      : p_(p), g_(g), into_(g), opsets_(opsets), refusals_(refusals), written_(written) {}
   // A graph that a node of `outer` owns; `around` writes in front of that node. `captured`: the values of the outer
   // graph that the last inputs of `g` stand for.
   GraphLowering(GraphLowering& outer, ir::Builder& around, ir::Graph& g, const Values* captured, ir::Graph& into)
-      : p_(outer.p_), g_(g), into_(into), opsets_(outer.opsets_), refusals_(outer.refusals_), outer_(&outer),
-        around_(&around), captured_(captured ? *captured : Values()) {}
+      : p_(outer.p_), g_(g), into_(into), opsets_(outer.opsets_), refusals_(outer.refusals_), written_(outer.written_),
+        outer_(&outer), around_(&around), captured_(captured ? *captured : Values()) {}
 
   // Every node becomes ATen's; outputs are tensors. What is refused is added to the refusals, all of the graph at once.
   absl::Status Run();
@@ -65,6 +66,19 @@ class GraphLowering {
 
  private:
   absl::Status Lower(ir::Node* n);
+  // How far the program is written: the last node, what each graph takes of those around it, the main graph's inputs.
+  struct Mark {
+    ir::Node* node = nullptr;
+    std::vector<size_t> taken;
+    size_t inputs = 0;
+  };
+  Mark Now(const ir::Builder& b) const;
+  // Whether a node of the model may stay: its operator means the same in both opsets, and no graphs are in it.
+  bool MayStay(const ir::Node& n, const Row& row, int opset) const;
+  // Puts the call's node, as it is, in place of what was written for it since `before`, whose types its results have.
+  // Leaves that where something else reads it, or where types are not the model's.
+  void Stay(Call& call, Values inputs, std::vector<ir::NamedArg> attributes, const Mark& before);
+  void TakeBack(const Mark& before);
   void Import(Value* v);
   Operand TakeOperand(const Operand& outside);
   // Inputs and weights become what the program has for their types.
@@ -77,6 +91,7 @@ class GraphLowering {
   ir::Graph& into_;                           // the program's
   const std::map<std::string, int>& opsets_;  // by domain
   std::vector<Refusal>& refusals_;
+  const int written_;
   absl::flat_hash_map<const Value*, Operand> operands_;  // by the model's value
   absl::flat_hash_map<const Value*, DType> onnx_types_;  // of inputs that have others in the program
   absl::flat_hash_map<const Value*, Value*> named_;      // what has the name of a value of the model

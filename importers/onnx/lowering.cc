@@ -284,6 +284,7 @@ const Row* FindRow(std::string_view domain, std::string_view type, int opset) {
   } else if (domain == "com.microsoft") {
     look(MicrosoftQuantizationRows());
     look(MicrosoftRows());
+    look(MicrosoftRecurrentRows());
     look(MicrosoftAttentionRows());
   }
   return best;

@@ -156,7 +156,13 @@ struct Row {
   int since = 1;  // the opset from which on this row is right
   // The nodes that the function lowers, where it does not lower all: others are what ONNX defines the operator by.
   bool (*takes)(const onnx::NodeProto& n) = nullptr;
+  // The nodes that would become several operators: where the program is an ONNX model again they stay as they are
+  // (GraphLowering). Null: none.
+  bool (*whole)(Call& c) = nullptr;
+  // Puts such a node in the words of the opset that is written, where these are others. Null: they never are.
+  void (*renew)(Call& c, int written, Values& inputs, std::vector<ir::NamedArg>& attributes) = nullptr;
 };
+inline bool Always(Call& /*c*/) { return true; }
 
 // The row of an operator at an opset, or null.
 const Row* FindRow(std::string_view domain, std::string_view type, int opset);
@@ -182,6 +188,7 @@ absl::Span<const Row> SequenceRows();
 // Of com.microsoft's.
 absl::Span<const Row> MicrosoftQuantizationRows();
 absl::Span<const Row> MicrosoftRows();
+absl::Span<const Row> MicrosoftRecurrentRows();
 absl::Span<const Row> MicrosoftAttentionRows();
 
 }  // namespace slipway::importers::onnx_in

@@ -330,9 +330,10 @@ bool LooksLikeOnnx(const io::MappedFile& file) {
 absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) { return Importer(file).Read(nullptr); }
 
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file,
-                                                             const std::map<std::string, ir::TensorRef>& constants) {
+                                                             const std::map<std::string, ir::TensorRef>& constants,
+                                                             int written) {
   ASSIGN_OR_RETURN(OnnxModel model, Importer(file).Read(&constants));
-  RETURN_IF_ERROR(OnnxToAten(*model.program));
+  RETURN_IF_ERROR(OnnxToAten(*model.program, written));
   return std::move(model.program);
 }
 

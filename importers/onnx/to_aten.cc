@@ -30,13 +30,13 @@ void DropUnreadConstants(ir::Program& p) {
   }
 }
 
-absl::Status OnnxToAten(ir::Program& p) {
+absl::Status OnnxToAten(ir::Program& p, int written) {
   ASSIGN_OR_RETURN(const onnx::ModelProto frame, onnx_model::FrameOf(p));
   std::map<std::string, int> opsets;
   for (const onnx::OperatorSetIdProto& o : frame.opset_import())
     opsets[o.domain() == "ai.onnx" ? "" : o.domain()] = static_cast<int>(o.version());
   std::vector<onnx_in::Refusal> refusals;
-  RETURN_IF_ERROR(onnx_in::GraphLowering(p, *p.graph, opsets, refusals).Run());
+  RETURN_IF_ERROR(onnx_in::GraphLowering(p, *p.graph, opsets, refusals, written).Run());
   if (!refusals.empty()) {
     std::map<std::string, std::string> by_what;
     for (const onnx_in::Refusal& r : refusals) by_what.try_emplace(r.what, r.node);

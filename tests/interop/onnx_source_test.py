@@ -482,6 +482,67 @@ def test_a_round_trip_keeps_nodes_and_names(slipway, tmp_path, kind):
     near(by_onnxruntime(again, inputs), by_onnxruntime(model, inputs))
 
 
+WHOLE = {
+    "spectra": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, t] x, float[n, 12, 1] z) => (float[n, f, 9, 2] y, float[n, 8, 2] part, float[n, 12, 2] back) {
+          y = STFT (x, step, window)
+          part = DFT <axis = 1, onesided = 1> (z, length)
+          whole = DFT <axis = 1> (z)
+          back = DFT <axis = 1, inverse = 1> (whole) }""",
+    "recurrent": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[t, n, 5] x, int32[n] lengths)
+            => (float[t, 1, n, 4] y, float[2, n, 4] h, float[1, n, 4] state, float[t, 1, n, 4] back) {
+          y, , state = LSTM <hidden_size = 4> (x, w, r, b, lengths)
+          , h = GRU <hidden_size = 4, direction = "bidirectional"> (x, w2, r2, b2, lengths)
+          back = RNN <hidden_size = 4, direction = "reverse", activations = ["Tanh"]> (x, w3, r3) }""",
+    "places": """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[n, 4, w] x, int64[k, 2] at, float[k, w] rows)
+            => (float[n, 4, w] put, float[k, w] got, float[n, 4, w] back, float[n, 4, p] edge, float[n, n] sums) {
+          put = ScatterND (x, at, rows)
+          got = GatherND (put, at)
+          from = Constant <value_ints = [-1]> ()
+          to = Constant <value_ints = [-9223372036854775807]> ()
+          axis = Constant <value_ints = [2]> ()
+          back = Slice (x, from, to, axis, from)
+          edge = Pad <mode = "edge"> (x, pads)
+          sums = Einsum <equation = "ncw, mcw -> nm"> (x, back) }""",
+}
+
+
+@pytest.mark.parametrize("opset", ["18", "20"])
+@pytest.mark.parametrize("kind", WHOLE)
+def test_nodes_that_would_be_many_stay_whole(slipway, tmp_path, kind, opset):
+    """In a model that is written again, also in the words of another opset; a library has them in parts."""
+    random = np.random.RandomState(0)
+    normal = lambda *sizes: random.randn(*sizes).astype(np.float32)
+    stored = {
+        "spectra": {"step": np.array(5), "window": np.hanning(16).astype(np.float32), "length": np.array(14)},
+        "recurrent": {
+            "w": normal(1, 16, 5), "r": normal(1, 16, 4), "b": normal(1, 32), "w3": normal(1, 4, 5),
+            "w2": normal(2, 12, 5), "r2": normal(2, 12, 4), "b2": normal(2, 24), "r3": normal(1, 4, 4),
+        },
+        "places": {"pads": np.array([0, 0, 3, 0, 0, -1])},
+    }[kind]  # fmt: skip
+    model, again = parsed(tmp_path / "m.onnx", WHOLE[kind], **stored), tmp_path / "again.onnx"
+    slipway("convert", model, "-o", again, "--opset", opset)
+    onnx.checker.check_model(again, full_check=True)
+    operators, results, constants, ends = nodes_and_names(model)
+    operators_again, results_again, constants_again, ends_again = nodes_and_names(again)
+    assert operators_again == operators and ends_again == ends
+    assert results_again == results and set(stored) <= constants_again
+    inputs = {
+        "spectra": [normal(2, 40), normal(2, 12, 1)],
+        "recurrent": [normal(6, 3, 5), np.array([6, 2, 4], np.int32)],
+        "places": [normal(2, 4, 7), np.array([[0, 3], [1, -1], [-1, 0]]), normal(3, 7)],
+    }[kind]
+    near(by_onnxruntime(again, inputs), by_onnxruntime(model, inputs))
+    if opset == "20":
+        slipway("convert", model, "-o", model.with_suffix(".so"))
+        near(by_library(slipway, model.with_suffix(".so"), inputs), by_onnxruntime(model, inputs))
+        slipway("convert", model, "-o", again, "--dtype", "bf16", "--keep-io-types")
+        assert not {"STFT", "LSTM", "Einsum"} & set(nodes_and_names(again)[0])
+
+
 def test_halves_stay_as_they_are(slipway, tmp_path):
     """No casts around operators of f16, as the model has none."""
     text = """<ir_version: 9, opset_import: ["" : 17]>

@@ -214,9 +214,10 @@ V IsZero(LoweringContext& c, V x) { return c.e.Equal(x, c.e.Number(0, x.dtype));
 namespace {
 
 // A divisor for remainders of integers: -1, by which the least number has no quotient and processors trap, becomes 1.
+// A model of ONNX's has none such.
 V SafeDivisor(LoweringContext& c, V b) {
   const bool known = c.e.Find(b) && c.e.Find(b)->bytes != std::string(c.e.Find(b)->bytes.size(), '\xff');
-  if (known || !ir::Info(b.dtype).is_signed || ir::ByteSize(b.dtype) < 4) return b;
+  if (known || c.e.shared()->from_onnx || !ir::Info(b.dtype).is_signed || ir::ByteSize(b.dtype) < 4) return b;
   return c.e.Where(c.e.Equal(b, c.e.Integer(-1, b.dtype)), c.e.Integer(1, b.dtype), b);
 }
 

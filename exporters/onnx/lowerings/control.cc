@@ -1,6 +1,7 @@
 // Control flow: operators that own graphs become If, Loop and Scan. ONNX bodies see the values around them, so what a
 // torch body receives as an operand is simply bound to the outer value; only what changes from iteration to iteration
 // is an input of the body.
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -231,7 +232,17 @@ void Scan(LoweringContext& c) {
     body.Output(results[i], i < n ? g.inputs()[i]->dtype() : c.out_dtype(i), inner->sizes());
   }
   std::vector<V> in = states;
-  for (const Arg& x : xs) in.push_back(c.raw(x.value()));
+  Ints axes(m, 0);  // a dim that was put first for this is scanned where it was
+  for (size_t i = 0; i < m; ++i) {
+    V x = c.raw(xs[i].value());
+    if (const auto* turned = c.e.TransposeOf(x)) {
+      const auto [of, perm] = *turned;
+      Ints first = perm;
+      std::sort(first.begin() + 1, first.end());
+      if (first == perm) x = of, axes[i] = perm[0];
+    }
+    in.push_back(x);
+  }
   std::vector<DType> outs;
   int stacked = 0;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -240,6 +251,7 @@ void Scan(LoweringContext& c) {
     stacked += i >= n;
   }
   Attrs attrs = {{"body", body.Take()}, {"num_scan_inputs", static_cast<int64_t>(m)}};
+  if (std::any_of(axes.begin(), axes.end(), [](int64_t d) { return d != 0; })) attrs.emplace_back("scan_input_axes", axes);
   if (h->reverse) {
     attrs.emplace_back("scan_input_directions", Ints(m, 1));
     attrs.emplace_back("scan_output_directions", Ints(stacked, 1));

@@ -1,4 +1,6 @@
 // Symbolic numbers: sizes, Python arithmetic on them, and the assertions about them (which ONNX does not carry).
+#include <algorithm>
+
 #include "exporters/onnx/lowerings/util.h"
 
 namespace slipway::exporters::onnx_out {
@@ -30,9 +32,34 @@ DType OperandType(LoweringContext& c) {
   return integer ? DType::kInt64 : DType::kFloat64;
 }
 
+// Whether a size is an element of lists of sizes only, as is what is made of it.
+bool IsInListsOnly(const ir::Value* v, int* budget) {
+  if (--*budget < 0 || v->graph()->IsOutput(v)) return false;
+  for (const ir::Node* user : v->users()) {
+    const std::string_view op = user->op_name();
+    if (op == "_operator.add" || op == "_operator.sub" || op == "_operator.mul") {
+      if (!IsInListsOnly(user->output(0), budget)) return false;
+      continue;
+    }
+    for (const ir::NamedArg& a : user->args())
+      if (const auto* values = a.arg.get<ir::Values>();
+          a.arg.value() == v || (values && std::find(values->begin(), values->end(), v) != values->end()))
+        return false;
+  }
+  return true;
+}
+
 template <Str op>
 void Arith(LoweringContext& c) {
   DType t = ResultOf(c);
+  // Models of ONNX's compute sizes as lists of one element each: a number of it is then read by nothing.
+  if (int budget = 100; c.e.shared()->from_onnx && t == DType::kInt64 && IsInListsOnly(c.node().output(0), &budget)) {
+    const auto line = [&](const char* name) {
+      const ir::Scalar s = c.scalar(name);
+      return s.kind == ir::Scalar::kValue ? c.dim1(s.value) : c.e.I64({s.i});
+    };
+    return c.Return(c.e.Squeeze(c.e.Op(op, {line("a"), line("b")}, {}, t, 1), {0}));
+  }
   c.Return(c.e.Op(op, {Num(c, "a", t), Num(c, "b", t)}, {}, t, 0));
 }
 void TrueDiv(LoweringContext& c) { c.Return(c.e.Div(Num(c, "a", DType::kFloat64), Num(c, "b", DType::kFloat64))); }

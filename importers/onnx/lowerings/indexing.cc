@@ -232,16 +232,16 @@ void NonZero(Call& c) { c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzer
 
 constexpr Row kRows[] = {
     {"Compress", Compress},
-    {"EyeLike", EyeLike},
+    {"EyeLike", EyeLike, 1, nullptr, Always},
     {"GatherElements", GatherElements},
-    {"GatherND", GatherND},
+    {"GatherND", GatherND, 1, nullptr, Always},
     {"NonZero", NonZero},
-    {"OneHot", OneHot},
-    {"ReverseSequence", ReverseSequence},
+    {"OneHot", OneHot, 1, nullptr, Always},
+    {"ReverseSequence", ReverseSequence, 1, nullptr, Always},
     {"Scatter", ScatterElements},
     {"ScatterElements", ScatterElements},
-    {"ScatterND", ScatterND},
-    {"TensorScatter", TensorScatter},
+    {"ScatterND", ScatterND, 1, nullptr, Always},
+    {"TensorScatter", TensorScatter, 1, nullptr, Always},
     {"Unique", Unique},
 };
 

@@ -471,7 +471,7 @@ constexpr Row kRows[] = {
     {"Conv", Conv},
     {"ConvTranspose", ConvTranspose},
     {"Det", Det},
-    {"Einsum", Einsum},
+    {"Einsum", Einsum, 1, nullptr, Always},
     {"Gemm", Gemm, 7},
     {"GlobalAveragePool", GlobalAveragePool},
     {"GlobalLpPool", GlobalLpPool, 2},

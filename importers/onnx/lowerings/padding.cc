@@ -145,8 +145,12 @@ void Pad(Call& c) {
   c.Give(c.b.Call("aten.reshape.default", {out, Arg(own)}));
 }
 
+// Whether what is padded with are elements of the tensor: several operators where something is taken away, too, and
+// where ATen's takes fewer dims.
+bool Repeats(Call& c) { return c.text("mode", "constant") != "constant"; }
+
 constexpr Row kRows[] = {
-    {"Pad", Pad, 2},
+    {"Pad", Pad, 2, nullptr, Repeats},
 };
 
 }  // namespace

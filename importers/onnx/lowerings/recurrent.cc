@@ -24,6 +24,7 @@ const Cell kRnn = {1, {"Tanh"}}, kGru = {3, {"Sigmoid", "Tanh"}}, kLstm = {4, {"
 struct Layer {
   Value *x = nullptr, *w = nullptr, *r = nullptr, *bias = nullptr, *lengths = nullptr, *h = nullptr, *state = nullptr,
         *peephole = nullptr;
+  Value *w_scale = nullptr, *r_scale = nullptr;  // of weights that are integers: [directions, 1 or rows]
   int64_t hidden = 0;
   int directions = 1;
   bool reverse = false, batch_first = false;  // layout 1
@@ -41,9 +42,32 @@ std::vector<std::string> Names(Call& c) {
   return {};
 }
 
-std::optional<Layer> Read(Call& c, const Cell& cell) {
+// Integers [directions, columns, rows] less their zero points (of each direction, or of each of its rows), as floats in
+// the order of other weights.
+Value* Centred(Call& c, size_t weight, size_t zero) {
+  Value *v = c.in(weight), *z = c.opt_in(zero);
+  if (v->rank() != 3 || (v->dtype() != DType::kInt8 && v->dtype() != DType::kUInt8) || (z && z->dtype() != v->dtype())) {
+    c.Wrong("weights of another type or rank");
+    return v;
+  }
+  const SymInts each = {c.b.Size(v, 0), IntOrValue(1), IntOrValue(-1)};
+  v = c.b.Cast(v, DType::kFloat32);
+  if (z)
+    v = c.b.Call("aten.sub.Tensor", {v, c.b.Call("aten.reshape.default", {c.b.Cast(z, DType::kFloat32), Arg(each)})});
+  return c.b.Call("aten.transpose.int", {v, 1, 2});
+}
+
+std::optional<Layer> Read(Call& c, const Cell& cell, bool quantized = false) {
   Layer l;
-  l.x = c.in(0), l.w = c.in(1), l.r = c.in(2), l.bias = c.opt_in(3), l.lengths = c.opt_in(4), l.h = c.opt_in(5);
+  l.x = c.in(0), l.bias = c.opt_in(3), l.lengths = c.opt_in(4), l.h = c.opt_in(5);
+  if (quantized) {
+    l.w = Centred(c, 1, 9), l.r = Centred(c, 2, 11);
+    const SymInts each = {c.b.Size(l.w, 0), IntOrValue(-1)};
+    l.w_scale = c.b.Call("aten.reshape.default", {c.in(8), Arg(each)});
+    l.r_scale = c.b.Call("aten.reshape.default", {c.in(10), Arg(each)});
+  } else {
+    l.w = c.in(1), l.r = c.in(2);
+  }
   if (cell.gates == 4) l.state = c.opt_in(6), l.peephole = c.opt_in(7);
   const std::string direction = c.text("direction", "forward");
   l.directions = direction == "bidirectional" ? 2 : 1;
@@ -164,6 +188,23 @@ Value* Activate(Call& c, ir::Builder& b, const Layer& l, size_t k, Value* x) {
   return x;
 }
 
+// The product with weights that are integers, times their scale: x becomes 8 bits over the range of all of it, which has
+// 0 in it. Sums are those of integers up to the rounding of f32.
+Value* QuantizedProduct(ir::Builder& b, Value* x, Value* w, Value* scale) {
+  Value* low = b.Call("aten.clamp.default", {b.Call("aten.amin.default", {x}), Arg(), 0.0});
+  Value* high = b.Call("aten.clamp.default", {b.Call("aten.amax.default", {x}), 0.0});
+  Value* step = b.Call("aten.div.Scalar", {b.Call("aten.sub.Tensor", {high, low}), 255.0});
+  Value* none = b.Call("aten.eq.Scalar", {step, 0.0});
+  step = b.Call("aten.where.self", {none, b.ScalarTensor(Arg(1.0), DType::kFloat32), step});
+  Value* zero = b.Call("aten.neg.default", {b.Call("aten.div.Tensor", {low, step})});
+  zero = b.Call("aten.round.default", {b.Call("aten.clamp.default", {zero, 0.0, 255.0})});
+  Value* q = b.Call("aten.round.default", {b.Call("aten.div.Tensor", {x, step})});
+  q = b.Call("aten.clamp.default", {b.Call("aten.add.Tensor", {q, zero}), 0.0, 255.0});
+  q = b.Call("aten.sub.Tensor", {q, zero});
+  return b.Call("aten.mul.Tensor",
+                {b.Call("aten.linear.default", {q, w}), b.Call("aten.mul.Tensor", {scale, step})});
+}
+
 // One direction: the body takes the states, then the slices (products of the input with w, and the time where lengths
 // count), then the recurrent weight, and peepholes and lengths where there are any.
 Values AsScan(Call& c, const Cell& cell, const Layer& l, int64_t d) {
@@ -177,7 +218,13 @@ Values AsScan(Call& c, const Cell& cell, const Layer& l, int64_t d) {
   };
   Value *w = of_direction(l.w), *bias = l.bias ? of_direction(l.bias) : nullptr;
   Value *of_w = bias ? part(b, bias, 0, gates) : nullptr, *of_r = bias ? part(b, bias, gates, 2 * gates) : nullptr;
-  Value* products = b.Call("aten.linear.default", {l.x, w, of_w ? Arg(of_w) : Arg()});
+  Value* products;
+  if (l.w_scale) {
+    products = QuantizedProduct(b, l.x, w, of_direction(l.w_scale));
+    if (of_w) products = b.Call("aten.add.Tensor", {products, of_w});
+  } else {
+    products = b.Call("aten.linear.default", {l.x, w, of_w ? Arg(of_w) : Arg()});
+  }
   // A bias of the recurrent product is one of the whole sum, but where a gate multiplies the product.
   const bool inside = gru && l.reset_behind && of_r;
   if (of_r && !inside) products = b.Call("aten.add.Tensor", {products, of_r});
@@ -186,6 +233,7 @@ Values AsScan(Call& c, const Cell& cell, const Layer& l, int64_t d) {
   if (lstm) states.push_back(of_direction(l.state));
   if (inside) captured.push_back(of_r);
   if (l.peephole) captured.push_back(of_direction(l.peephole));
+  if (l.r_scale) captured.push_back(of_direction(l.r_scale));
   if (l.lengths) {
     captured.push_back(b.Call("aten.unsqueeze.default", {b.Cast(l.lengths, DType::kInt64), 1}));
     over.push_back(b.Call("aten.arange.default", {Arg(b.Size(l.x, 0))}, {{"dtype", Arg(DType::kInt64)}}));
@@ -207,6 +255,7 @@ Values AsScan(Call& c, const Cell& cell, const Layer& l, int64_t d) {
   Value* r = in_captured[at++];
   Value* recurrent_bias = inside ? in_captured[at++] : nullptr;
   Value* peephole = l.peephole ? in_captured[at++] : nullptr;
+  Value* r_scale = l.r_scale ? in_captured[at++] : nullptr;
   Value* lengths = l.lengths ? in_captured[at++] : nullptr;
   Value *h = in_states[0], *x = in_over[0];
   const auto activate = [&](size_t k, Value* v) { return Activate(c, s, l, first + k, v); };
@@ -216,7 +265,8 @@ Values AsScan(Call& c, const Cell& cell, const Layer& l, int64_t d) {
   const auto gate = [&](Value* v, int64_t k) { return part(s, v, k * n, (k + 1) * n); };
   Values next;
   if (lstm) {  // i o f c
-    Value *sum = add(x, s.Call("aten.linear.default", {h, r})), *old = in_states[1];
+    Value* product = r_scale ? QuantizedProduct(s, h, r, r_scale) : s.Call("aten.linear.default", {h, r});
+    Value *sum = add(x, product), *old = in_states[1];
     const auto sees = [&](Value* v, int64_t k, Value* state) {
       return peephole ? add(v, mul(part(s, peephole, k * n, (k + 1) * n), state)) : v;
     };
@@ -311,14 +361,40 @@ void Lstm(Call& c) {
   Scanned(c, kLstm, *l);
 }
 
+// ONNX Runtime quantizes the rows of the longest sequence at once, which is known when all are of one length.
+void DynamicQuantizeLstm(Call& c) {
+  if (c.has(4)) return c.Refuse("with lengths");
+  if (const auto l = Read(c, kLstm, /*quantized=*/true)) Scanned(c, kLstm, *l);
+}
+
+// Whether PyTorch's operator is not all that a node becomes. `each`: what activations of one direction it may have.
+bool Differs(Call& c, const std::vector<std::vector<std::string>>& each) {
+  const std::vector<std::string> names = Names(c);
+  const auto fits = [&](const std::vector<std::string>& of) {
+    for (size_t k = 0; k < names.size(); ++k)
+      if (names[k] != of[k % of.size()]) return false;
+    return true;
+  };
+  return c.has(4) || c.real("clip", 0) != 0 || c.integer("layout", 0) != 0 ||
+         c.text("direction", "forward") == "reverse" || std::none_of(each.begin(), each.end(), fits);
+}
+bool RnnDiffers(Call& c) { return Differs(c, {{"Tanh"}, {"Relu"}}); }
+bool GruDiffers(Call& c) { return Differs(c, {kGru.activations}) || c.integer("linear_before_reset", 0) == 0; }
+bool LstmDiffers(Call& c) { return Differs(c, {kLstm.activations}) || c.integer("input_forget", 0) != 0 || c.has(7); }
+
 constexpr Row kRows[] = {
-    {"GRU", Gru, 3},
-    {"LSTM", Lstm},
-    {"RNN", Rnn},
+    {"GRU", Gru, 3, nullptr, GruDiffers},
+    {"LSTM", Lstm, 1, nullptr, LstmDiffers},
+    {"RNN", Rnn, 1, nullptr, RnnDiffers},
+};
+
+constexpr Row kMicrosoft[] = {
+    {"DynamicQuantizeLSTM", DynamicQuantizeLstm},
 };
 
 }  // namespace
 
 absl::Span<const Row> RecurrentRows() { return kRows; }
+absl::Span<const Row> MicrosoftRecurrentRows() { return kMicrosoft; }
 
 }  // namespace slipway::importers::onnx_in

@@ -270,7 +270,7 @@ void Upsample(Call& c) {
 }
 
 constexpr Row kRows[] = {
-    {"Resize", ResizeNode, 10},
+    {"Resize", ResizeNode, 10, nullptr, Always},
     {"Upsample", Upsample, 7},
 };
 

@@ -339,6 +339,13 @@ void Slice(Call& c) {
   c.Give(x);
 }
 
+// A slice that ATen has no operator for, of what is no list of sizes.
+bool IsBackwards(Call& c) {
+  const auto steps = c.opset < 10 || c.any_elements(0) ? std::nullopt : c.elements(4);
+  return steps && std::any_of(steps->values.begin(), steps->values.end(),
+                              [](const IntOrValue& i) { return !i.value && i.constant < 0; });
+}
+
 // Sizes were an attribute before opset 13; without any, the parts are as equal as they can be.
 void Split(Call& c) {
   if (c.integer("num_outputs", static_cast<int64_t>(c.output_count())) != static_cast<int64_t>(c.output_count()))
@@ -484,7 +491,7 @@ constexpr Row kRows[] = {
     {"Reshape", Reshape, 5},
     {"Shape", Shape},
     {"Size", Size},
-    {"Slice", Slice},
+    {"Slice", Slice, 1, nullptr, IsBackwards},
     {"SpaceToDepth", SpaceToDepth},
     {"Split", Split, 2},
     {"Squeeze", Squeeze},

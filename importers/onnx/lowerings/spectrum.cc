@@ -1,6 +1,7 @@
 // Fourier transforms. ONNX has complex numbers as a last dim of two, ATen as a type.
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "importers/onnx/lowering.h"
@@ -96,9 +97,17 @@ void Stft(Call& c) {
   c.Give(c.b.Call("aten.view_as_real.default", {Transform(c, frames, 2, false, onesided && !complex)}));
 }
 
+// The axis was an attribute before opset 20.
+void AxisAsInput(Call& c, int written, Values& inputs, std::vector<ir::NamedArg>& attributes) {
+  if (c.opset >= 20 || written < 20) return;
+  inputs.resize(3);
+  inputs[2] = c.TensorOf(Elements{.values = {IntOrValue(c.integer("axis", 1))}, .scalar = true});
+  std::erase_if(attributes, [](const ir::NamedArg& a) { return a.name == "axis"; });
+}
+
 constexpr Row kRows[] = {
-    {"DFT", Dft},
-    {"STFT", Stft},
+    {"DFT", Dft, 1, nullptr, Always, AxisAsInput},
+    {"STFT", Stft, 1, nullptr, Always},
 };
 
 }  // namespace
