@@ -55,7 +55,15 @@ void LowerOnnxNode(LoweringContext& c) {
   for (const ir::NamedArg& a : c.node().args()) std::visit(CustomArgument{c, in, attrs, a.name}, a.arg.v);
   std::vector<DType> outs;
   for (const ir::Value* v : c.node().outputs()) outs.push_back(v ? ElementType(v->type()) : DType::kUnknown);
-  if (c.ok()) c.Return(c.e.Control(onnx_model::OperatorOf(c.node().op_name()).type, in, std::move(attrs), outs));
+  if (!c.ok()) return;
+  const auto [domain, type, overload] = onnx_model::OperatorOf(c.node().op_name());
+  std::vector<V> results = c.e.Control(type, in, std::move(attrs), outs);
+  if (!domain.empty() && domain != "ai.onnx") {
+    onnx::NodeProto& written = *c.e.graph()->mutable_node(c.e.graph()->node_size() - 1);
+    written.set_domain(domain);
+    c.e.shared()->custom_domains.insert(domain);
+  }
+  c.Return(std::move(results));
 }
 
 void LowerCustom(LoweringContext& c, const CustomOp& custom) {

@@ -202,9 +202,10 @@ bool SaysTheSame(std::string_view type, int from, int to) {
 
 bool GraphLowering::MayStay(const ir::Node& n, const Row& row, int opset) const {
   const onnx_model::Operator op = onnx_model::OperatorOf(n.op_name());
-  if (written_ == 0 || !row.whole || !op.domain.empty()) return false;
+  if (written_ == 0 || !row.whole) return false;
   for (const ir::NamedArg& a : n.args())
     if (!a.name.empty() && (a.name[0] == '#' || a.arg.get<ir::SubGraph>())) return false;
+  if (!op.domain.empty() && op.domain != "ai.onnx") return true;  // com.microsoft's has had one version
   const onnx::OpSchema *from = onnx_model::FindSchema(op.type, opset), *to = onnx_model::FindSchema(op.type, written_);
   return from && to && SaysTheSame(op.type, from->SinceVersion(), to->SinceVersion());
 }

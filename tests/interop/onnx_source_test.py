@@ -543,6 +543,32 @@ def test_nodes_that_would_be_many_stay_whole(slipway, tmp_path, kind, opset):
         assert not {"STFT", "LSTM", "Einsum"} & set(nodes_and_names(again)[0])
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_dynamically_quantized_lstm(slipway, tmp_path, signed):
+    """Input and states are quantized as ONNX Runtime does it: each product's left operand as it is met."""
+    random, dtype = np.random.RandomState(0), np.int8 if signed else np.uint8
+    text = """<ir_version: 9, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[t, n, 24] x) => (float[t, 2, n, 16] y, float[2, n, 16] h, float[2, n, 16] state) {
+          y, h, state = com.microsoft.DynamicQuantizeLSTM <hidden_size = 16, direction = "bidirectional">
+              (x, w, r, b, , , , p, w_scale, w_zero, r_scale, r_zero) }"""
+    lists = (2, 64) if signed else (2,)
+    weights = {name: random.randint(-60 if signed else 0, 60 if signed else 120, (2, rows, 64)).astype(dtype) for name, rows in [("w", 24), ("r", 16)]}
+    weights |= {name: random.rand(*lists).astype(np.float32) / 200 for name in ("w_scale", "r_scale")}
+    weights |= {name: np.full(lists, 0 if signed else 55, dtype) for name in ("w_zero", "r_zero")}
+    weights |= {name: random.randn(2, n).astype(np.float32) for name, n in [("b", 128), ("p", 48)]}
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(x, name) for name, x in weights.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    for steps in (1, 7):
+        x = random.randn(steps, 1, 24).astype(np.float32)  # of several rows it quantizes each thread's apart
+        wanted = by_onnxruntime(tmp_path / "m.onnx", [x])
+        slipway("convert", tmp_path / "m.onnx", "-o", tmp_path / "m.so")
+        near(by_library(slipway, tmp_path / "m.so", [x]), wanted, 1e-5)
+        slipway("convert", tmp_path / "m.onnx", "-o", tmp_path / "again.onnx")
+        assert nodes_and_names(tmp_path / "again.onnx")[0] == ["DynamicQuantizeLSTM"]
+        near(by_onnxruntime(tmp_path / "again.onnx", [x]), wanted, 1e-6)
+
+
 def test_halves_stay_as_they_are(slipway, tmp_path):
     """No casts around operators of f16, as the model has none."""
     text = """<ir_version: 9, opset_import: ["" : 17]>

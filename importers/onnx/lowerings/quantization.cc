@@ -212,10 +212,10 @@ void ConvInteger(Call& c) {
 }
 
 constexpr Row kRows[] = {
-    {"ConvInteger", ConvInteger},
+    {"ConvInteger", ConvInteger, 1, nullptr, Always},
     {"DequantizeLinear", DequantizeLinear},
-    {"DynamicQuantizeLinear", DynamicQuantizeLinear},
-    {"MatMulInteger", MatMulInteger},
+    {"DynamicQuantizeLinear", DynamicQuantizeLinear, 1, nullptr, Always},
+    {"MatMulInteger", MatMulInteger, 1, nullptr, Always},
     {"QLinearConv", QLinearConv},
     {"QLinearMatMul", QLinearMatMul},
     {"QuantizeLinear", QuantizeLinear},
@@ -345,8 +345,8 @@ void MatMulNBits(Call& c) {
 
 constexpr Row kMicrosoft[] = {
     {"DequantizeLinear", DequantizeLinear},
-    {"DynamicQuantizeMatMul", DynamicQuantizeMatMul},
-    {"MatMulIntegerToFloat", MatMulIntegerToFloat},
+    {"DynamicQuantizeMatMul", DynamicQuantizeMatMul, 1, nullptr, Always},
+    {"MatMulIntegerToFloat", MatMulIntegerToFloat, 1, nullptr, Always},
     {"MatMulNBits", MatMulNBits},
     {"QGemm", QGemm},
     {"QLinearAdd", QLinearBinary<kSumOfBoth>},

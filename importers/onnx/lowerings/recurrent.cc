@@ -361,7 +361,8 @@ void Lstm(Call& c) {
   Scanned(c, kLstm, *l);
 }
 
-// ONNX Runtime quantizes the rows of the longest sequence at once, which is known when all are of one length.
+// The input of all steps and rows is quantized at once, which lengths would cut; the states of a step, as ONNX Runtime's
+// with one thread, which gives each of several its own rows.
 void DynamicQuantizeLstm(Call& c) {
   if (c.has(4)) return c.Refuse("with lengths");
   if (const auto l = Read(c, kLstm, /*quantized=*/true)) Scanned(c, kLstm, *l);
@@ -389,7 +390,7 @@ constexpr Row kRows[] = {
 };
 
 constexpr Row kMicrosoft[] = {
-    {"DynamicQuantizeLSTM", DynamicQuantizeLstm},
+    {"DynamicQuantizeLSTM", DynamicQuantizeLstm, 1, nullptr, Always},
 };
 
 }  // namespace
