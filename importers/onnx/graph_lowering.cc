@@ -284,6 +284,7 @@ absl::Status GraphLowering::Lower(ir::Node* n) {
     Values inputs;
     std::vector<ir::NamedArg> attributes;
     const bool stays = MayStay(*n, *row, call.opset) && row->whole(call);
+    call.whole = stays;
     for (size_t i = 0; stays && i < call.input_count(); ++i) inputs.push_back(call.opt_in(i));
     for (const ir::NamedArg& a : n->args())
       if (!a.name.empty()) attributes.push_back(a);

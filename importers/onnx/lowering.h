@@ -59,7 +59,8 @@ class Call {
       : b(builder), opset(opset), node_(n), graph_(graph) {}
 
   ir::Builder& b;
-  const int opset;  // of the operator's domain
+  const int opset;     // of the operator's domain
+  bool whole = false;  // the node stays as it is (Row::whole): what is written for it gives the types of its results
 
   // ---- Inputs
   size_t input_count() const;

@@ -89,7 +89,7 @@ constexpr Row kRows[] = {
     {"Gelu", Gelu},
     {"HardSigmoid", HardSigmoid},
     {"HardSwish", HardSwish},
-    {"Hardmax", Hardmax},
+    {"Hardmax", Hardmax, 1, nullptr, Always},
     {"LeakyRelu", LeakyRelu},
     {"LogSoftmax", Softmax<true>},
     {"Mish", Mish},

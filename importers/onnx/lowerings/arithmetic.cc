@@ -221,7 +221,7 @@ constexpr Row kRows[] = {
     {"Asinh", Unary<kAsinh>},
     {"Atan", Unary<kAtan>},
     {"Atanh", Unary<kAtanh>},
-    {"BitShift", BitShift},
+    {"BitShift", BitShift, 1, nullptr, Always},
     {"BitwiseAnd", Binary<kBitAnd>},
     {"BitwiseNot", Unary<kBitNot>},
     {"BitwiseOr", Binary<kBitOr>},

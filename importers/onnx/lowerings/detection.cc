@@ -77,7 +77,7 @@ void RoiAlign(Call& c) {
 
 constexpr Row kRows[] = {
     {"NonMaxSuppression", NonMaxSuppression},
-    {"RoiAlign", RoiAlign},
+    {"RoiAlign", RoiAlign, 1, nullptr, Always},
 };
 
 }  // namespace

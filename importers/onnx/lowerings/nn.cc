@@ -464,30 +464,37 @@ void Col2Im(Call& c) {
 
 void Det(Call& c) { c.Give(c.b.Call("aten.linalg_det.default", {c.in(0)})); }
 
+// Norms that give their statistics, too, or are of more than the last dim.
+bool IsOfSeveralDims(Call& c) {
+  const int64_t axis = c.integer("axis", -1);
+  return c.wants(1) || c.wants(2) || (axis != -1 && axis != c.in(0)->rank() - 1);
+}
+bool IsScaled(Call& c) { return c.real("alpha", 1) != 1 || (c.has(2) && c.real("beta", 1) != 1); }
+
 constexpr Row kRows[] = {
     {"AveragePool", AveragePool},
     {"BatchNormalization", BatchNorm, 7},
     {"Col2Im", Col2Im},
     {"Conv", Conv},
     {"ConvTranspose", ConvTranspose},
-    {"Det", Det},
+    {"Det", Det, 1, nullptr, Always},
     {"Einsum", Einsum, 1, nullptr, Always},
-    {"Gemm", Gemm, 7},
+    {"Gemm", Gemm, 7, nullptr, IsScaled},
     {"GlobalAveragePool", GlobalAveragePool},
     {"GlobalLpPool", GlobalLpPool, 2},
     {"GlobalMaxPool", GlobalMaxPool},
     {"GroupNormalization", GroupNorm},
     {"InstanceNormalization", InstanceNorm, 6},
-    {"LayerNormalization", LayerNorm},
-    {"LRN", Lrn},
-    {"LpNormalization", LpNorm},
-    {"LpPool", LpPool, 2},
+    {"LayerNormalization", LayerNorm, 1, nullptr, IsOfSeveralDims},
+    {"LRN", Lrn, 1, nullptr, Always},
+    {"LpNormalization", LpNorm, 1, nullptr, Always},
+    {"LpPool", LpPool, 2, nullptr, Always},
     {"MatMul", MatMul},
     {"MaxPool", MaxPool},
-    {"MaxUnpool", MaxUnpool},
-    {"NegativeLogLikelihoodLoss", NegativeLogLikelihoodLoss},
+    {"MaxUnpool", MaxUnpool, 1, nullptr, Always},
+    {"NegativeLogLikelihoodLoss", NegativeLogLikelihoodLoss, 1, nullptr, Always},
     {"RMSNormalization", RmsNorm},
-    {"SoftmaxCrossEntropyLoss", SoftmaxCrossEntropyLoss},
+    {"SoftmaxCrossEntropyLoss", SoftmaxCrossEntropyLoss, 1, nullptr, Always},
 };
 
 }  // namespace

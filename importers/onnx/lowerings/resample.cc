@@ -107,26 +107,30 @@ Value* ResizeAxis(Call& c, Value* x, int dim, const Mode& m, const Axis& a) {
                                       c.Constant(m.outside, sum->dtype()), sum});
 }
 
-// ATen's operator for images, where there is one for the mode; null where not. `resized`: which dims.
+// ATen's operator of a mode for images of so many dims; "" where there is none.
+std::string OperatorOf(const Mode& m, int dims) {
+  if (dims < 1 || dims > 3 || m.antialias || m.exclude_outside) return "";
+  const std::string rank = std::to_string(dims) + "d";
+  const bool half = m.coordinates == "half_pixel" || m.coordinates == "pytorch_half_pixel";
+  const bool corners = m.coordinates == "align_corners";
+  if (m.kind == "nearest" && m.coordinates == "asymmetric" && m.rounding == "floor") return "upsample_nearest" + rank;
+  if (m.kind == "nearest" && half && m.rounding == "round_prefer_ceil") return "_upsample_nearest_exact" + rank;
+  if (m.kind == "linear" && (half || corners))
+    return dims == 1 ? "upsample_linear1d" : dims == 2 ? "upsample_bilinear2d" : "upsample_trilinear3d";
+  return m.kind == "cubic" && (half || corners) && dims == 2 && m.cubic == -0.75 ? "upsample_bicubic2d" : "";
+}
+
+// That operator where only dims of images are `resized`; null for others.
 Value* ByAten(Call& c, Value* x, const Mode& m, const SymInts& sizes, const std::vector<bool>& resized,
               const std::vector<std::optional<double>>& scales) {
   const int dims = x->rank() - 2;
-  if (dims < 1 || dims > 3 || resized[0] || resized[1] || m.antialias || m.exclude_outside) return nullptr;
-  const std::string rank = std::to_string(dims) + "d";
-  std::string op;
+  const std::string op = OperatorOf(m, dims);
+  if (op.empty() || resized[0] || resized[1]) return nullptr;
   std::vector<Arg> args = {x, Arg(SymInts(sizes.begin() + 2, sizes.end()))};
-  const bool half = m.coordinates == "half_pixel" || m.coordinates == "pytorch_half_pixel";
   // With one element of the result pytorch_half_pixel takes the first; the other the middle.
   for (int d = 0; d < dims && m.coordinates == "pytorch_half_pixel"; ++d)
     if (sizes[static_cast<size_t>(d) + 2] == IntOrValue(1)) return nullptr;
-  if (m.kind == "nearest" && m.coordinates == "asymmetric" && m.rounding == "floor") op = "upsample_nearest" + rank;
-  if (m.kind == "nearest" && half && m.rounding == "round_prefer_ceil") op = "_upsample_nearest_exact" + rank;
-  const bool corners = m.coordinates == "align_corners";
-  if (m.kind == "linear" && (half || corners))
-    op = dims == 1 ? "upsample_linear1d" : dims == 2 ? "upsample_bilinear2d" : "upsample_trilinear3d";
-  if (m.kind == "cubic" && (half || corners) && dims == 2 && m.cubic == -0.75) op = "upsample_bicubic2d";
-  if (op.empty()) return nullptr;
-  if (m.kind != "nearest") args.emplace_back(corners);
+  if (m.kind != "nearest") args.emplace_back(m.coordinates == "align_corners");
   for (int d = 0; d < dims; ++d) {
     const auto& scale = scales[static_cast<size_t>(d) + 2];
     args.push_back(scale ? Arg(*scale) : Arg());
@@ -146,6 +150,7 @@ void Resize(Call& c, Value* x, const Mode& m, const SymInts& sizes, const std::v
   }
   if (ir::IsFloating(x->dtype()))
     if (Value* out = ByAten(c, x, m, sizes, resized, scales)) return c.Give(out);
+  if (c.whole) return c.Give(c.b.Full(sizes, Arg(0.0), x->dtype()));
   if (m.kind != "nearest" && x->dtype() != DType::kFloat32) return c.Refuse("of elements other than float32");
   for (size_t d = 0; d < rank; ++d) {
     if (!resized[d]) continue;
@@ -174,11 +179,7 @@ IntOrValue Scaled(Call& c, Value* x, size_t d, double scale) {
   return 1;
 }
 
-void ResizeNode(Call& c) {
-  for (const char* name : {"keep_aspect_ratio_policy", "nearest_mode", "cubic_coeff_a", "extrapolation_value"})
-    c.Ignore(name);
-  Value* x = c.in(0);
-  const auto rank = static_cast<size_t>(x->rank());
+Mode ModeOf(Call& c) {
   Mode m;
   m.kind = c.text("mode", "nearest");
   m.cubic = c.real("cubic_coeff_a", -0.75);
@@ -191,6 +192,15 @@ void ResizeNode(Call& c) {
     m.coordinates = c.text("coordinate_transformation_mode", "half_pixel");
     m.rounding = c.text("nearest_mode", "round_prefer_floor");
   }
+  return m;
+}
+
+void ResizeNode(Call& c) {
+  for (const char* name : {"keep_aspect_ratio_policy", "nearest_mode", "cubic_coeff_a", "extrapolation_value"})
+    c.Ignore(name);
+  Value* x = c.in(0);
+  const auto rank = static_cast<size_t>(x->rank());
+  const Mode m = ModeOf(c);
   if (m.kind != "nearest" && m.kind != "linear" && m.kind != "cubic") return c.Refuse("of mode " + m.kind);
   Ints axes;
   if (const auto given = c.integers("axes"))
@@ -269,8 +279,10 @@ void Upsample(Call& c) {
   if (c.ok()) Resize(c, x, m, sizes, scales, roi);
 }
 
+bool IsOfOtherMode(Call& c) { return OperatorOf(ModeOf(c), 2).empty(); }
+
 constexpr Row kRows[] = {
-    {"Resize", ResizeNode, 10, nullptr, Always},
+    {"Resize", ResizeNode, 10, nullptr, IsOfOtherMode},
     {"Upsample", Upsample, 7},
 };
 

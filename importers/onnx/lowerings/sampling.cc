@@ -89,8 +89,8 @@ void DeformConv(Call& c) {
 }
 
 constexpr Row kRows[] = {
-    {"AffineGrid", AffineGrid},
-    {"DeformConv", DeformConv},
+    {"AffineGrid", AffineGrid, 1, nullptr, Always},
+    {"DeformConv", DeformConv, 1, nullptr, Always},
     {"GridSample", GridSample},
 };
 
