@@ -31,9 +31,11 @@ struct OnnxModel {
 absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file);
 
 // The model in ATen's operators (to_aten.h), functions inlined. Inputs that `constants` has by name are no inputs, but
-// initializers; `written` is as of OnnxToAten(). Errors as of both; InvalidArgument for constants that no input is called as, or that do not fit theirs.
-absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(
-    const std::shared_ptr<io::MappedFile>& file, const std::map<std::string, ir::TensorRef>& constants = {}, int written = 0);
+// initializers; `written` is as of OnnxToAten(). Errors as of both; InvalidArgument for constants that no input is
+// called as, or that do not fit theirs.
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file,
+                                                             const std::map<std::string, ir::TensorRef>& constants = {},
+                                                             int written = 0);
 
 }  // namespace slipway::importers
 

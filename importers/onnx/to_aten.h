@@ -11,9 +11,9 @@ namespace slipway::importers {
 // Replaces the operators of a model that ReadOnnx() gave. Names of inputs, outputs and weights stay; named dims are
 // symbols.
 //
-// `written` is the opset that the program is written at again, 0 where it becomes no ONNX model: a node whose row has it
-// whole (lowering.h) stays, an operator "onnx.TYPE" (onnx_model/onnx_graph.h) whose result types are known, where that
-// opset has the same version of its operator.
+// `written` is the opset that the program is written at again, 0 where it becomes no ONNX model: a node whose row has
+// it whole (lowering.h) stays, an operator "onnx.TYPE" (onnx_model/onnx_graph.h) whose result types are known, where
+// that opset has the same version of its operator.
 //
 // Unimplemented naming every operator, and every form of one, that has no lowering, a node of each; InvalidArgument for
 // nodes that contradict their operator's rules.

@@ -251,7 +251,8 @@ void Scan(LoweringContext& c) {
     stacked += i >= n;
   }
   Attrs attrs = {{"body", body.Take()}, {"num_scan_inputs", static_cast<int64_t>(m)}};
-  if (std::any_of(axes.begin(), axes.end(), [](int64_t d) { return d != 0; })) attrs.emplace_back("scan_input_axes", axes);
+  if (std::any_of(axes.begin(), axes.end(), [](int64_t d) { return d != 0; }))
+    attrs.emplace_back("scan_input_axes", axes);
   if (h->reverse) {
     attrs.emplace_back("scan_input_directions", Ints(m, 1));
     attrs.emplace_back("scan_output_directions", Ints(stacked, 1));

@@ -46,7 +46,8 @@ std::vector<std::string> Names(Call& c) {
 // the order of other weights.
 Value* Centred(Call& c, size_t weight, size_t zero) {
   Value *v = c.in(weight), *z = c.opt_in(zero);
-  if (v->rank() != 3 || (v->dtype() != DType::kInt8 && v->dtype() != DType::kUInt8) || (z && z->dtype() != v->dtype())) {
+  if (v->rank() != 3 || (v->dtype() != DType::kInt8 && v->dtype() != DType::kUInt8) ||
+      (z && z->dtype() != v->dtype())) {
     c.Wrong("weights of another type or rank");
     return v;
   }
@@ -188,8 +189,8 @@ Value* Activate(Call& c, ir::Builder& b, const Layer& l, size_t k, Value* x) {
   return x;
 }
 
-// The product with weights that are integers, times their scale: x becomes 8 bits over the range of all of it, which has
-// 0 in it. Sums are those of integers up to the rounding of f32.
+// The product with weights that are integers, times their scale: x becomes 8 bits over the range of all of it, which
+// has 0 in it. Sums are those of integers up to the rounding of f32.
 Value* QuantizedProduct(ir::Builder& b, Value* x, Value* w, Value* scale) {
   Value* low = b.Call("aten.clamp.default", {b.Call("aten.amin.default", {x}), Arg(), 0.0});
   Value* high = b.Call("aten.clamp.default", {b.Call("aten.amax.default", {x}), 0.0});
@@ -201,8 +202,7 @@ Value* QuantizedProduct(ir::Builder& b, Value* x, Value* w, Value* scale) {
   Value* q = b.Call("aten.round.default", {b.Call("aten.div.Tensor", {x, step})});
   q = b.Call("aten.clamp.default", {b.Call("aten.add.Tensor", {q, zero}), 0.0, 255.0});
   q = b.Call("aten.sub.Tensor", {q, zero});
-  return b.Call("aten.mul.Tensor",
-                {b.Call("aten.linear.default", {q, w}), b.Call("aten.mul.Tensor", {scale, step})});
+  return b.Call("aten.mul.Tensor", {b.Call("aten.linear.default", {q, w}), b.Call("aten.mul.Tensor", {scale, step})});
 }
 
 // One direction: the body takes the states, then the slices (products of the input with w, and the time where lengths
@@ -361,8 +361,8 @@ void Lstm(Call& c) {
   Scanned(c, kLstm, *l);
 }
 
-// The input of all steps and rows is quantized at once, which lengths would cut; the states of a step, as ONNX Runtime's
-// with one thread, which gives each of several its own rows.
+// The input of all steps and rows is quantized at once, which lengths would cut; the states of a step, as ONNX
+// Runtime's with one thread, which gives each of several its own rows.
 void DynamicQuantizeLstm(Call& c) {
   if (c.has(4)) return c.Refuse("with lengths");
   if (const auto l = Read(c, kLstm, /*quantized=*/true)) Scanned(c, kLstm, *l);
