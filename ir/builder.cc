@@ -62,6 +62,8 @@ Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
     }
     types = *std::move(inferred);
   }
+  // Bodies that are built here give lists, of one result too, which torch tells from a result alone.
+  if (op_name.starts_with("higher_order.") && types.size() == 1) n->hop_single_return = false;
   std::vector<int> groups;
   bool grouped = false;
   for (const ReturnDef& r : op.returns) grouped |= r.is_list && r.type == "Tensor";

@@ -20,7 +20,7 @@ namespace {
 // Elements of constants that are looked at as sizes and axes.
 constexpr int64_t kMostElements = 4096;
 
-bool IsGiven(const Operand& o) { return o.tensor || o.elements || o.sequence; }
+bool IsGiven(const Operand& o) { return o.tensor || o.elements || IsSequence(o); }
 
 bool MayBeSizes(DType t) { return t == DType::kInt64 || t == DType::kInt32 || t == DType::kBool; }
 
@@ -61,11 +61,15 @@ Operand GraphLowering::TakeOperand(const Operand& outside) {
   if (o.elements)
     for (IntOrValue& x : o.elements->values)
       if (x.value) x = IntOrValue(Take(x.value));
-  if (outside.sequence) {
+  const auto take_all = [&](const Sequence& all) {
     Sequence members;
-    for (const Operand& m : *outside.sequence) members.push_back(TakeOperand(m));
-    o.sequence = std::make_shared<const Sequence>(std::move(members));
-  }
+    for (const Operand& m : all) members.push_back(TakeOperand(m));
+    return members;
+  };
+  if (outside.sequence) o.sequence = std::make_shared<const Sequence>(take_all(*outside.sequence));
+  if (outside.rows) o.rows = Take(outside.rows);
+  if (const auto& a = outside.appended)
+    o.appended = std::make_shared<const Appended>(Appended{a->loop, a->input, take_all(a->members)});
   return o;
 }
 
@@ -76,7 +80,7 @@ void GraphLowering::Import(Value* v) {
   if (i < own || !captured_[i - own]) return;
   Value* outside = captured_[i - own];
   Operand o;
-  if (const Operand known = outer_->OperandOf(outside); known.sequence) {
+  if (const Operand known = outer_->OperandOf(outside); IsSequence(known)) {
     operands_[v] = TakeOperand(known);
     return;
   }

@@ -48,8 +48,9 @@ class GraphLowering {
   bool refused() const { return !refusals_.empty(); }
   // The values of the graph around that the nested graph takes behind its own inputs.
   const Values& taken() const { return taken_; }
-  // A value of the graph around, as seen inside.
+  // A value of the graph around, as seen inside; the same of what one has become.
   Value* Take(Value* outer);
+  Operand TakeOperand(const Operand& outside);
 
   // The tensor of a value, made of its elements where need be.
   Value* Tensor(Value* v, ir::Builder& b);
@@ -80,7 +81,6 @@ class GraphLowering {
   void Stay(Call& call, Values inputs, std::vector<ir::NamedArg> attributes, const Mark& before);
   void TakeBack(const Mark& before);
   void Import(Value* v);
-  Operand TakeOperand(const Operand& outside);
   // Inputs and weights become what the program has for their types.
   absl::Status TakeInputs();
   // Gives what a value of the model has become that value's name, where it has no other of the model's.

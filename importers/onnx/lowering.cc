@@ -60,7 +60,7 @@ Value* Call::in(size_t i) {
   if (v && v->type().is_tensor()) return v;
   if (v && graph_.refused())
     Fail(absl::CancelledError("an input of a node that is refused"));
-  else if (v || (has(i) && operand(i).sequence))
+  else if (v || (has(i) && IsSequence(operand(i))))
     Refuse("of what is no tensor of numbers");
   else
     Wrong(text::StrCat("input ", i, " is missing"));
@@ -75,7 +75,12 @@ Operand Call::operand(size_t i) {
 
 std::shared_ptr<const Sequence> Call::sequence(size_t i) {
   const Operand o = operand(i);
-  if (!o.sequence) Refuse("of a sequence whose length the program computes");
+  if (!o.sequence && !IsSequence(o) && graph_.refused())
+    Fail(absl::CancelledError("an input of a node that is refused"));
+  else if (o.appended)
+    Refuse("of a sequence that a loop carries");
+  else if (!o.sequence)
+    Refuse("of a sequence whose length the program computes");
   return o.sequence;
 }
 
@@ -106,7 +111,9 @@ SymInts Call::ints(size_t i, std::string_view what) {
 
 // Numbers of the data, which a run reads.
 SymInts Call::ints_of(Value* v, std::string_view what) {
-  const auto count = v->rank() == 0 ? 1 : v->rank() == 1 ? v->sizes()[0].constant() : std::nullopt;
+  auto count = v->rank() == 0 ? 1 : v->rank() == 1 ? v->sizes()[0].constant() : std::nullopt;
+  // A slice of one: that it is not empty is checked where its element is read.
+  if (v->rank() == 1 && !count && RangeOf(v->sizes()[0]).max == 1) count = 1;
   if (!count || *count > kMostElements || (v->dtype() != DType::kInt64 && v->dtype() != DType::kInt32)) {
     Refuse(text::StrCat("with ", what, " whose number the program computes"));
     return {};

@@ -43,14 +43,25 @@ struct Elements {
   int64_t columns = 0;  // of a matrix, which lists may be on their way; else 0
 };
 
-// What a value of the model has become: a tensor, elements that no tensor has been made of yet, or a sequence of so
-// many of these, which programs of ATen have as a list while they are made.
+// What a value of the model has become: a tensor, elements that no tensor has been made of yet, or a sequence, which
+// programs of ATen do not have: members that are known one by one, or the rows of a tensor, as many as the program
+// computes.
+struct Appended;
 struct Operand {
   Value* tensor = nullptr;
   std::optional<Elements> elements;
   std::shared_ptr<const std::vector<Operand>> sequence;
+  Value* rows = nullptr;
+  std::shared_ptr<const Appended> appended;
 };
 using Sequence = std::vector<Operand>;
+// The sequence that a loop carries, in its body: what it was when the turn began, and behind it what the turn appends.
+struct Appended {
+  const ir::Node* loop = nullptr;
+  size_t input = 0;  // of the loop
+  Sequence members;
+};
+inline bool IsSequence(const Operand& o) { return o.sequence || o.rows || o.appended; }
 
 // One node while it is lowered. Errors are kept: after the first one, results are harmless and status() tells.
 class Call {
@@ -115,7 +126,8 @@ class Call {
   void Give(size_t i, Value* v);
   void Give(Elements e);
   void Give(size_t i, Operand o);
-  void Give(Sequence s) { Give(0, {nullptr, std::nullopt, std::make_shared<const Sequence>(std::move(s))}); }
+  void Give(Sequence s) { Give(0, {.sequence = std::make_shared<const Sequence>(std::move(s))}); }
+  void GiveRows(Value* rows) { Give(0, {.rows = rows}); }
 
   // Values that ATen's operators take in other forms.
   Value* Constant(double number, DType dtype);                // 0-d

@@ -87,7 +87,10 @@ Sym SliceLength(Sym size, std::optional<Sym> start, std::optional<Sym> end, Sym 
   auto clamp = [](Sym x, Sym low, Sym high) { return SmallerOf(LargerOf(x, low), high); };
   Sym first = start ? clamp(wrap(*start), 0, size) : Sym(0);
   Sym last = end ? clamp(wrap(*end), first, size) : size;
-  return FloorDiv(last - first + step - 1, step);
+  const Sym length = FloorDiv(last - first + step - 1, step);
+  // x[i:i + k] has k elements at most, which the bounds above do not show where i is of unknown sign.
+  const auto most = start && !start->is_constant() && end && step.is(1) ? (*end - *start).constant() : std::nullopt;
+  return most && *most >= 0 && RangeOf(length).max > *most ? Min(length, *most) : length;
 }
 
 void NeedSameDType(InferContext& c, std::initializer_list<Value*> tensors) {

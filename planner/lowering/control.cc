@@ -1,4 +1,6 @@
 // Operators that own graphs: their bodies' steps stand in line, with jumps around them and back.
+#include <algorithm>
+
 #include "base/text.h"
 #include "ir/ops/higher_order.h"
 #include "ir/ops/op_table.h"
@@ -136,6 +138,40 @@ void ReturnAll(PlanContext& c, std::vector<Operand> xs) {
   c.Return(std::move(xs));
 }
 
+// The results of one of two branches whose sizes differ.
+void CopyEither(PlanContext& c, Dim predicate, const std::vector<bool>& open, const std::vector<Operand> (&made)[2],
+                std::vector<Operand>& out) {
+  PlanBuilder& b = c.builder();
+  const Dim first = predicate.is_integer_valued() ? ir::Relation(ir::SymKind::kNe, predicate, 0) : predicate;
+  absl::flat_hash_set<std::pair<size_t, int>> set;  // dims of results
+  for (size_t i = 0; i < out.size() && c.ok(); ++i) {
+    if (!open[i]) continue;
+    const Value* v = c.node().output(i);
+    for (int d = 0; d < v->rank() && c.ok(); ++d)
+      if (const Dim s = v->sizes()[d]; s.kind() == ir::SymKind::kSymbol && !b.IsGiven(s))
+        b.Set(s, c.Choose(first, made[0][i].sizes[d], made[1][i].sizes[d])), set.insert({i, d});
+    out[i] = c.Temp(made[0][i].dtype, c.out_sizes(i));
+  }
+  int skip = Control(c, Step::kUnless, predicate);
+  for (int branch = 0; branch < 2 && c.ok(); ++branch) {
+    for (size_t i = 0; i < out.size() && c.ok(); ++i) {
+      if (!open[i]) continue;
+      Operand x = made[branch][i];
+      // Equal: those that were set are the branch's, others are asked for.
+      for (int d = 0; d < x.rank(); ++d) {
+        if (!set.contains({i, d})) c.RequireEqual(x.sizes[d], out[i].sizes[d], "a branch gives another size");
+        x.sizes[d] = out[i].sizes[d];
+      }
+      if (c.ok()) c.Copy(x, out[i]);
+    }
+    if (branch == 1) break;
+    const int end = Control(c, Step::kJump);
+    JumpHere(c, skip);
+    skip = end;
+  }
+  JumpHere(c, skip);
+}
+
 void Cond(PlanContext& c) {
   const auto h = Decode(c);
   if (!h) return;
@@ -144,8 +180,9 @@ void Cond(PlanContext& c) {
   const Dim predicate = Truth(c, h->predicate);
   if (!c.ok()) return;
   const size_t results = c.node().outputs().size();
-  std::vector<Operand> out(results);
-  absl::flat_hash_set<Dim> set;  // sizes that branches do not share
+  std::vector<Operand> made[2] = {std::vector<Operand>(results), std::vector<Operand>(results)}, out(results);
+  // Results whose sizes branches do not share: these become known behind both, where their elements are copied.
+  std::vector<bool> open(results);
   b.Enter();
   const int to_else = Control(c, Step::kUnless, predicate);
   int to_end = 0;
@@ -155,31 +192,29 @@ void Cond(PlanContext& c) {
     for (size_t i = 0; i < operands.size(); ++i) Bind(c, g.inputs()[i], operands[i]);
     PlanBody(c, g);
     if (!c.ok()) return;
-    std::vector<Operand> made(results);
     for (size_t i = 0; i < results; ++i) {
       const Value* v = c.node().output(i);
       if (!v) continue;
-      made[i] = AsTensor(c, g.outputs[i], v->type());
+      Operand& x = made[branch][i] = AsTensor(c, g.outputs[i], v->type());
       if (!c.ok()) return;
-      if (made[i].rank() != (v->type().is_tensor() ? v->rank() : 0)) return c.Fail("a branch gives another rank");
-      // Sizes that branches do not share are symbols, which each branch sets.
-      for (int d = 0; d < made[i].rank(); ++d)
-        if (const Dim s = v->sizes()[d];
-            s.kind() == ir::SymKind::kSymbol && (branch == 0 ? !b.IsGiven(s) : set.contains(s)))
-          b.Set(s, made[i].sizes[d]), set.insert(s);
+      if (x.rank() != (v->type().is_tensor() ? v->rank() : 0)) return c.Fail("a branch gives another rank");
+      if (branch == 0)
+        for (int d = 0; d < x.rank(); ++d)
+          if (v->sizes()[d].kind() == ir::SymKind::kSymbol && !b.IsGiven(v->sizes()[d])) open[i] = true;
     }
     for (size_t i = 0; i < results; ++i) {
       const Value* v = c.node().output(i);
-      if (!v) continue;
-      if (branch == 0) out[i] = c.Temp(made[i].dtype, v->type().is_tensor() ? c.out_sizes(i) : Dims{});
-      if (c.ok()) c.Copy(made[i], out[i]);
+      if (!v || open[i]) continue;
+      if (branch == 0) out[i] = c.Temp(made[0][i].dtype, v->type().is_tensor() ? c.out_sizes(i) : Dims{});
+      if (c.ok()) c.Copy(made[branch][i], out[i]);
     }
     if (branch == 0) to_end = Control(c, Step::kJump);
   }
   if (!c.ok()) return;
   JumpHere(c, to_end);
+  if (std::find(open.begin(), open.end(), true) != open.end()) CopyEither(c, predicate, open, made, out);
   b.Leave();
-  ReturnAll(c, std::move(out));
+  if (c.ok()) ReturnAll(c, std::move(out));
 }
 
 // What a loop carries from step to step: tensors of its own.

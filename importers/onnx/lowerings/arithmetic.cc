@@ -2,6 +2,7 @@
 // to do.
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "importers/onnx/lowering.h"
 #include "importers/onnx/lowerings/elements.h"
@@ -13,9 +14,32 @@ template <const char* op>
 void Unary(Call& c) {
   c.Give(c.b.Call(op, {c.in(0)}));
 }
+// The two operands of a node. A dim of at most one element, as x[i:i + 1] has where i is data, is one of one element
+// beside any that is larger: only so do they broadcast.
+std::pair<Value*, Value*> Operands(Call& c) {
+  Value* xs[] = {c.in(0), c.in(1)};
+  for (int k = 0; k < 2; ++k) {
+    Value *x = xs[k], *other = xs[1 - k];
+    const auto is_one = [&](int d) {
+      const ir::Sym size = x->sizes()[static_cast<size_t>(d)];
+      const int at = d + other->rank() - x->rank();
+      return at >= 0 && !size.is_constant() && RangeOf(size).max == 1 &&
+             RangeOf(other->sizes()[static_cast<size_t>(at)]).min > 1;
+    };
+    bool any = false;
+    for (int d = 0; d < x->rank(); ++d) any |= is_one(d);
+    if (!any) continue;
+    SymInts sizes;
+    for (int d = 0; d < x->rank(); ++d) sizes.push_back(is_one(d) ? IntOrValue(1) : c.b.Size(x, d));
+    xs[k] = c.b.Call("aten.reshape.default", {x, Arg(sizes)});
+  }
+  return {xs[0], xs[1]};
+}
+
 template <const char* op>
 void Binary(Call& c) {
-  c.Give(c.b.Call(op, {c.in(0), c.in(1)}));
+  const auto [x, y] = Operands(c);
+  c.Give(c.b.Call(op, {x, y}));
 }
 
 // Two lists of known elements pair by pair, one of which may be one element. Nothing where they do not fit.
@@ -132,7 +156,7 @@ void Div(Call& c) {
       out.values.push_back(x.value ? c.b.FloorDiv(x, b->values[0]) : IntOrValue(x.constant / b->values[0].constant));
     return c.Give(std::move(out));
   }
-  Value *x = c.in(0), *y = c.in(1);
+  const auto [x, y] = Operands(c);
   c.Give(ir::IsFloating(x->dtype()) ? c.b.Call("aten.div.Tensor", {x, y})
                                     : c.b.Call("aten.div.Tensor_mode", {x, y}, {{"rounding_mode", "trunc"}}));
 }

@@ -1,10 +1,12 @@
 // Sequences and optionals. A program of ATen's has neither: sequences are lists of known length while the model is
-// read, and what is made of them (a member, the number, a tensor of all) is what the program has.
+// read, or the rows of a tensor, and what is made of them (a member, the number, a tensor of all) is what the program
+// has.
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "importers/onnx/lowering.h"
+#include "importers/onnx/lowerings/sequences.h"
 
 namespace slipway::importers::onnx_in {
 namespace {
@@ -34,7 +36,21 @@ void SequenceConstruct(Call& c) {
   c.Give(std::move(all));
 }
 
+// A member behind the rows of a tensor, or behind what the turn of a loop has appended.
+void Append(Call& c, const Operand& to, const Operand& member) {
+  if (c.has(2)) return c.Refuse("at a position of a sequence whose length the program computes");
+  if (IsSequence(member)) return c.Wrong("a sequence of sequences");
+  if (to.appended) {
+    Appended longer = *to.appended;
+    longer.members.push_back(member);
+    return c.Give(0, {.appended = std::make_shared<const Appended>(std::move(longer))});
+  }
+  if (Value* rows = JoinedRows(c, {to.rows, c.b.Call("aten.unsqueeze.default", {c.TensorOf(member), 0})}))
+    c.GiveRows(rows);
+}
+
 void SequenceInsert(Call& c) {
+  if (const Operand to = c.operand(0); to.rows || to.appended) return Append(c, to, c.operand(1));
   const auto list = c.sequence(0);
   if (!list) return;
   Sequence out = *list;
@@ -56,7 +72,16 @@ void SequenceErase(Call& c) {
   c.Give(std::move(out));
 }
 
+// The row of an index, which may count from the end.
+void RowAt(Call& c, Value* rows) {
+  if (const auto at = c.elements(1); at && at->values.size() == 1)
+    return c.Give(c.b.Call("aten.select.int", {rows, 0, Arg(at->values[0])}));
+  Value* at = c.b.Call("aten.reshape.default", {c.in(1), Arg(Ints{1})});
+  c.Give(c.b.Call("aten.select.int", {c.b.Call("aten.index.Tensor", {rows, Arg(Values{at})}), 0, 0}));
+}
+
 void SequenceAt(Call& c) {
+  if (Value* rows = c.operand(0).rows) return RowAt(c, rows);
   const auto list = c.sequence(0);
   if (!list) return;
   if (list->empty()) return c.Wrong("a sequence without members");
@@ -64,6 +89,7 @@ void SequenceAt(Call& c) {
 }
 
 void SequenceLength(Call& c) {
+  if (Value* rows = c.operand(0).rows) return c.Give(Elements{.values = {c.b.Size(rows, 0)}, .scalar = true});
   if (const auto list = c.sequence(0))
     c.Give(Elements{.values = {IntOrValue(static_cast<int64_t>(list->size()))}, .scalar = true});
 }
@@ -80,10 +106,19 @@ std::optional<Elements> JoinedElements(const Sequence& list, int64_t axis, bool 
   return out;
 }
 
+// The rows of a tensor along another axis: as one of its own, or one behind the other.
+void ConcatRows(Call& c, Value* rows, int64_t axis, bool stack) {
+  axis = c.axis(axis, stack ? rows->rank() : rows->rank() - 1);
+  if (!c.ok()) return;
+  if (axis != 0) rows = c.b.Call("aten.movedim.int", {rows, 0, axis});
+  c.Give(stack ? rows : c.b.Call("aten.flatten.using_ints", {rows, axis, axis + 1}));
+}
+
 void ConcatFromSequence(Call& c) {
-  const auto list = c.sequence(0);
   const int64_t axis = c.integer("axis", 0);
   const bool stack = c.integer("new_axis", 0) != 0;
+  if (Value* rows = c.operand(0).rows) return ConcatRows(c, rows, axis, stack);
+  const auto list = c.sequence(0);
   if (!list) return;
   if (list->empty()) return c.Refuse("of a sequence without members");
   if (auto e = JoinedElements(*list, axis, stack)) return c.Give(*std::move(e));
@@ -110,6 +145,9 @@ void SplitToSequence(Call& c) {
     const int64_t part = given->values[0].constant;
     if (*size / part > kMostParts) return c.Refuse("into so many parts");
     for (int64_t at = 0; at < *size; at += part) sizes.emplace_back(std::min(part, *size - at));
+  } else if (given && !given->values[0].value && given->values[0].constant == 1) {
+    Value* rows = axis == 0 ? x : c.b.Call("aten.movedim.int", {x, axis, 0});
+    return c.GiveRows(c.has(1) || keep != 0 ? c.b.Call("aten.unsqueeze.default", {rows, axis + 1}) : rows);
   } else {
     return c.Refuse("whose number of parts the program computes");
   }
@@ -158,6 +196,18 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+Value* JoinedRows(Call& c, const Values& parts) {
+  for (const Value* v : parts) {
+    if (!c.ok()) return nullptr;
+    bool same = v->rank() == parts[0]->rank() && v->dtype() == parts[0]->dtype();
+    for (int d = 1; same && d < v->rank(); ++d)
+      same = ProvablyEqual(v->sizes()[static_cast<size_t>(d)], parts[0]->sizes()[static_cast<size_t>(d)]);
+    if (!same) c.Refuse("of members of other sizes, whose number the program computes");
+  }
+  if (!c.ok()) return nullptr;
+  return parts.size() == 1 ? parts[0] : c.b.Call("aten.cat.default", {Arg(parts), 0});
+}
 
 absl::Span<const Row> SequenceRows() { return kRows; }
 

@@ -295,6 +295,28 @@ void Gather(Call& c) {
   c.Give(c.b.Call("aten.index.Tensor", {x, Arg(indices)}));
 }
 
+// A tensor in front of reshapes and sums with constants, and what these add.
+std::pair<Value*, int64_t> RootOf(Call& c, Value* v) {
+  int64_t added = 0;
+  for (const ir::Node* n = v->producer(); n; n = v->producer()) {
+    const bool sum = n->op_name() == "aten.add.Tensor";
+    if (!sum && n->op_name() != "aten.reshape.default") break;
+    const auto by = sum ? c.NumberOf(n->At(1).value()) : std::optional<double>(0);
+    if (!by || *by != std::floor(*by) || std::abs(*by) > 1e9 || n->args().size() != 2) break;
+    added += static_cast<int64_t>(*by);
+    v = n->At(0).value();
+  }
+  return {v, added};
+}
+
+// Ends that are data and lie a number behind the starts, as in x[i:i + 1], which the sizes of the result tell.
+std::optional<int64_t> Behind(Call& c) {
+  if (c.elements(1) || c.elements(2)) return std::nullopt;
+  const auto [start, from] = RootOf(c, c.in(1));
+  const auto [end, to] = RootOf(c, c.in(2));
+  return start == end && start->dtype() == DType::kInt64 ? std::optional(to - from) : std::nullopt;
+}
+
 // Starts, ends, axes and steps were attributes before opset 10.
 void Slice(Call& c) {
   SymInts starts, ends;
@@ -306,7 +328,11 @@ void Slice(Call& c) {
     starts.assign(s->begin(), s->end()), ends.assign(e->begin(), e->end());
     axes = c.integers("axes");
   } else {
-    starts = c.ints(1, "starts"), ends = c.ints(2, "ends");
+    starts = c.ints(1, "starts");
+    if (const auto behind = Behind(c))
+      for (const IntOrValue& i : starts) ends.push_back(c.b.Add(i, *behind));
+    else
+      ends = c.ints(2, "ends");
     if (c.has(3)) axes = c.constants(3, "axes");
     if (c.has(4)) steps = c.constants(4, "steps");
     if (std::count(steps.begin(), steps.end(), 0) > 0 || std::count(steps.begin(), steps.end(), INT64_MIN) > 0)
