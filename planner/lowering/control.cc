@@ -142,7 +142,10 @@ void ReturnAll(PlanContext& c, std::vector<Operand> xs) {
 void CopyEither(PlanContext& c, Dim predicate, const std::vector<bool>& open, const std::vector<Operand> (&made)[2],
                 std::vector<Operand>& out) {
   PlanBuilder& b = c.builder();
-  const Dim first = predicate.is_integer_valued() ? ir::Relation(ir::SymKind::kNe, predicate, 0) : predicate;
+  // A number of its own: what is made of it is computed here, where the numbers of one branch are known only.
+  const Dim taken = b.NewSymbol({0, 1});
+  b.Set(taken, predicate.is_integer_valued() ? predicate : c.Choose(predicate, 1, 0));
+  const Dim first = ir::Relation(ir::SymKind::kNe, taken, 0);
   absl::flat_hash_set<std::pair<size_t, int>> set;  // dims of results
   for (size_t i = 0; i < out.size() && c.ok(); ++i) {
     if (!open[i]) continue;
