@@ -28,6 +28,7 @@
 #include "io/atomic_writer.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
+#include "passes/quantization/quantize_linears.h"
 
 namespace slipway::driver {
 namespace {
@@ -203,6 +204,7 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   if (c.archive.programs.size() != 1)
     return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), kHowToDivide);
   const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
+  if (IsFromOnnx(c.archive)) RETURN_IF_ERROR(passes::TurnMatrices(c.program()));
   if (QuantizesByRecipe(o)) {
     ASSIGN_OR_RETURN(c.summary.quantized, QuantizeByRecipe(c.program(), o, folder, &c.summary.lines));
     return CheckRequired(o, *c.summary.quantized);

@@ -33,6 +33,11 @@ struct LinearLayer {
 // Of the root graph, in the order of the program's inputs; a program in any form.
 std::vector<LinearLayer> FindLinears(const ir::Program& p);
 
+// Products with a stored matrix [k, n], which nothing else reads, become linear layers with its transpose, so that
+// FindLinears() sees them: for models of ONNX's, whose linear layers are such. Torch's layers that are none of
+// nn.Linear's stay.
+absl::Status TurnMatrices(ir::Program& p);
+
 // What takes the place of a layer's weight.
 struct QuantizedLayer {
   ir::TensorRef codes;                               // [n, k]: i8, or float8
