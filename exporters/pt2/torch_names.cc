@@ -27,18 +27,31 @@ bool IsTorchName(std::string_view name) {
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
+// Whether torch could call a node of this operator so: "scan_6" of higher_order.scan. While it reads a node of several
+// results, that is the name of all of them together.
+bool IsNameOfNode(std::string_view name, std::string_view op) {
+  op.remove_prefix(op.find('.') + 1);
+  if (!name.starts_with(op.substr(0, op.find('.')))) return false;
+  name.remove_prefix(std::min(op.find('.'), op.size()));
+  if (name.empty()) return true;
+  if (name[0] != '_' || name.size() == 1) return false;
+  return std::all_of(name.begin() + 1, name.end(), IsDigit);
+}
+
 void NameValues(ir::Graph& g) {
-  const auto name = [&](ir::Value* v) {
+  const auto name = [&](ir::Value* v, const ir::Node* n) {
     if (!v) return;
     std::string good = v->name();
+    if (n && (n->outputs().size() > 1 || n->hop_single_return == false) && IsNameOfNode(good, n->op_name()))
+      good = "getitem";
     for (char& c : good)
       if (!IsLetter(c) && !IsDigit(c)) c = '_';
     if (good.empty() || IsDigit(good[0])) good = text::StrCat("_", good);
     if (good != v->name()) g.Rename(v, g.UniqueName(good));
   };
-  for (ir::Value* v : g.inputs()) name(v);
+  for (ir::Value* v : g.inputs()) name(v, nullptr);
   for (ir::Node* n : g) {
-    for (ir::Value* v : n->outputs()) name(v);
+    for (ir::Value* v : n->outputs()) name(v, n);
     for (const ir::NamedArg& a : n->args())
       if (const auto* sub = a.arg.get<ir::SubGraph>(); sub && *sub) NameValues(**sub);
   }

@@ -81,18 +81,25 @@ void BinaryOfSizes(Call& c) {
   Binary<op>(c);
 }
 
-// Truths of elements that are constants: what models ask of sizes before they choose a branch.
+// Truths of elements that hold whatever the sizes are: what models ask of sizes before they choose a branch or a shape.
+template <const char* op, ir::SymKind relation>
+void Compare(Call& c) {
+  const auto a = c.elements(0), b = c.elements(1);
+  bool known = true;
+  const auto of = [&](const IntOrValue& x, const IntOrValue& y) {
+    const ir::Sym truth = ir::Relation(relation, ir::ExprOf(x), ir::ExprOf(y));
+    known = known && truth.kind() == ir::SymKind::kBool;
+    return IntOrValue(known ? int64_t{truth.bool_value()} : 0);
+  };
+  if (auto e = Pairwise(a, b, DType::kBool, of); e && known) return c.Give(*std::move(e));
+  Binary<op>(c);
+}
 using OfConstants = int64_t (*)(int64_t, int64_t);
 template <const char* op, OfConstants of_constants>
-void Compare(Call& c) {
+void Logic(Call& c) {
   if (auto e = OfConstantLists(c, of_constants, DType::kBool)) return c.Give(*std::move(e));
   Binary<op>(c);
 }
-int64_t IsEqual(int64_t a, int64_t b) { return a == b; }
-int64_t IsLess(int64_t a, int64_t b) { return a < b; }
-int64_t IsLessEqual(int64_t a, int64_t b) { return a <= b; }
-int64_t IsGreater(int64_t a, int64_t b) { return a > b; }
-int64_t IsGreaterEqual(int64_t a, int64_t b) { return a >= b; }
 int64_t Both(int64_t a, int64_t b) { return a && b; }
 int64_t Either(int64_t a, int64_t b) { return a || b; }
 
@@ -199,7 +206,23 @@ void Mean(Call& c) {
   if (c.ok()) c.Give(c.b.Call("aten.div.Scalar", {c.results()[0].tensor, static_cast<int64_t>(c.input_count())}));
 }
 
-void Where(Call& c) { c.Give(c.b.Call("aten.where.self", {c.in(0), c.in(1), c.in(2)})); }
+// Of known elements by known truths, as torch.onnx chooses the sizes of expand().
+std::optional<Elements> ChosenElements(Call& c) {
+  const auto truth = c.elements(0), a = c.elements(1), b = c.elements(2);
+  if (!truth || !IsConstant(*truth) || !a || !b || a->values.empty() || b->values.empty()) return std::nullopt;
+  const size_t n = std::max({truth->values.size(), a->values.size(), b->values.size()});
+  Elements out{.dtype = a->dtype, .scalar = truth->scalar && a->scalar && b->scalar};
+  for (const size_t size : {truth->values.size(), a->values.size(), b->values.size()})
+    if (size != n && size != 1) return std::nullopt;
+  const auto at = [](const Elements& e, size_t i) { return e.values[e.values.size() == 1 ? 0 : i]; };
+  for (size_t i = 0; i < n; ++i) out.values.push_back(at(at(*truth, i).constant != 0 ? *a : *b, i));
+  return out;
+}
+
+void Where(Call& c) {
+  if (auto e = ChosenElements(c)) return c.Give(*std::move(e));
+  c.Give(c.b.Call("aten.where.self", {c.in(0), c.in(1), c.in(2)}));
+}
 
 void IsInf(Call& c) {
   Value* x = c.in(0);
@@ -240,7 +263,7 @@ constexpr Row kRows[] = {
     {"Acos", Unary<kAcos>},
     {"Acosh", Unary<kAcosh>},
     {"Add", BinaryOfSizes<kAdd, &ir::Builder::Add>, 7},
-    {"And", Compare<kAnd, Both>, 7},
+    {"And", Logic<kAnd, Both>, 7},
     {"Asin", Unary<kAsin>},
     {"Asinh", Unary<kAsinh>},
     {"Atan", Unary<kAtan>},
@@ -255,16 +278,16 @@ constexpr Row kRows[] = {
     {"Cos", Unary<kCos>},
     {"Cosh", Unary<kCosh>},
     {"Div", Div, 7},
-    {"Equal", Compare<kEqual, IsEqual>, 7},
+    {"Equal", Compare<kEqual, ir::SymKind::kEq>, 7},
     {"Erf", Unary<kErf>},
     {"Exp", Unary<kExp>},
     {"Floor", Unary<kFloor>},
-    {"Greater", Compare<kGreater, IsGreater>, 7},
-    {"GreaterOrEqual", Compare<kGreaterEqual, IsGreaterEqual>},
+    {"Greater", Compare<kGreater, ir::SymKind::kGt>, 7},
+    {"GreaterOrEqual", Compare<kGreaterEqual, ir::SymKind::kGe>},
     {"IsInf", IsInf},
     {"IsNaN", Unary<kIsNan>},
-    {"Less", Compare<kLess, IsLess>, 7},
-    {"LessOrEqual", Compare<kLessEqual, IsLessEqual>},
+    {"Less", Compare<kLess, ir::SymKind::kLt>, 7},
+    {"LessOrEqual", Compare<kLessEqual, ir::SymKind::kLe>},
     {"Log", Unary<kLog>},
     {"Max", Max, 8},
     {"Mean", Mean, 8},
@@ -273,7 +296,7 @@ constexpr Row kRows[] = {
     {"Mul", BinaryOfSizes<kMul, &ir::Builder::Mul>, 7},
     {"Neg", Neg},
     {"Not", Not},
-    {"Or", Compare<kOr, Either>, 7},
+    {"Or", Logic<kOr, Either>, 7},
     {"Pow", Pow, 7},
     {"Reciprocal", Unary<kReciprocal>},
     {"Round", Unary<kRound>},
