@@ -27,6 +27,29 @@ bool IsTorchName(std::string_view name) {
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
+// Python's keywords and builtins, and what torch.fx imports: an input of such a name has another one in the source that
+// torch writes, name_1, which may be that of an input behind it.
+bool IsPythonName(std::string_view name) {
+  static const auto& names = *new text::Set([] {
+    text::Set all;
+    for (const std::string_view word : text::Split(
+             "BaseException BaseExceptionGroup Ellipsis Exception ExceptionGroup False GeneratorExit "
+             "KeyboardInterrupt None NoneType NotImplemented StopAsyncIteration StopIteration SystemExit True abs "
+             "aiter all and anext any as ascii assert async await bin bool break breakpoint bytearray bytes "
+             "callable chr class classmethod compile complex continue copyright credits def del delattr device "
+             "dict dir divmod elif else enumerate eval except exec exit filter finally float for format from "
+             "frozenset fx_pytree getattr global globals hasattr hash help hex id if import in inf input int is "
+             "isinstance issubclass iter lambda len license list locals map max memoryview min nan next nonlocal "
+             "not object oct open or ord pass pow print property pytree quit raise range repr return reversed "
+             "round set setattr slice sorted staticmethod str sum super torch try tuple type vars while with yield "
+             "zip",
+             ' '))
+      all.insert(std::string(word));
+    return all;
+  }());
+  return names.contains(name) || name.ends_with("Error") || name.ends_with("Warning");
+}
+
 // Whether torch could call a node of this operator so: "scan_6" of higher_order.scan. While it reads a node of several
 // results, that is the name of all of them together.
 bool IsNameOfNode(std::string_view name, std::string_view op) {
@@ -38,7 +61,15 @@ bool IsNameOfNode(std::string_view name, std::string_view op) {
   return std::all_of(name.begin() + 1, name.end(), IsDigit);
 }
 
-void NameValues(ir::Graph& g) {
+void NameValues(ir::Graph& g, bool root = true) {
+  // Callers know the names of a program's inputs: these change where they have to.
+  for (ir::Value* v : g.inputs()) {
+    if (!IsPythonName(v->name())) continue;
+    const std::string prefix = text::StrCat(v->name(), "_");
+    const auto clashes = [&](const ir::Value* o) { return o->name().starts_with(prefix); };
+    if (!root || std::any_of(g.inputs().begin(), g.inputs().end(), clashes))
+      g.Rename(v, g.UniqueName(text::StrCat("_", v->name())));
+  }
   const auto name = [&](ir::Value* v, const ir::Node* n) {
     if (!v) return;
     std::string good = v->name();
@@ -53,7 +84,7 @@ void NameValues(ir::Graph& g) {
   for (ir::Node* n : g) {
     for (ir::Value* v : n->outputs()) name(v, n);
     for (const ir::NamedArg& a : n->args())
-      if (const auto* sub = a.arg.get<ir::SubGraph>(); sub && *sub) NameValues(**sub);
+      if (const auto* sub = a.arg.get<ir::SubGraph>(); sub && *sub) NameValues(**sub, false);
   }
 }
 
