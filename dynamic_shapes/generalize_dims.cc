@@ -191,7 +191,17 @@ absl::StatusOr<Ledger> Solver::Facts() {
 std::optional<DimRequest> RequestAll(const ir::Value&, int) { return DimRequest(); }
 
 absl::StatusOr<Ledger> GeneralizeDims(ir::Program& p, const DimRequests& ask, Numbers numbers) {
-  return Solver(p, ask, {}, numbers == Numbers::kLiteral).Run();
+  ASSIGN_OR_RETURN(Ledger out, Solver(p, ask, {}, numbers == Numbers::kLiteral).Run());
+  // A size of 0 or 1 that was asked for by name is said to stay.
+  for (DimFact& f : out.dims) {
+    const auto size = f.size.constant();
+    const ir::Value* input = p.graph->FindValue(f.input);
+    if (!size || *size > 1 || f.asked || !input || input->producer()) continue;
+    const auto asked = ask(*input, f.axis);
+    f.asked = asked && asked->free && !asked->name.empty();
+    if (f.asked) f.help = "an export at a size of 2 or more has it dynamic";
+  }
+  return out;
 }
 
 absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<ir::Program* const> others) {

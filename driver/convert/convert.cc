@@ -299,6 +299,13 @@ absl::Status Conversion::CheckInputs(const Storages& storages) {
 
 std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
   auto metadata = options.metadata;
+  // What an ONNX model says of itself stays, unless it is said anew.
+  const auto given = [&](const std::string& key, const auto& list) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& m) { return m.first == key; });
+  };
+  if (IsFromOnnx(archive))
+    for (const auto& [key, value] : archive.extra_files)
+      if (!given(key, options.metadata) && !given(key, extra_metadata)) metadata.emplace_back(key, value);
   metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
   metadata.emplace_back("slipway.source", archive.producer);
   if (std::string digest = reader.Digest(options.inputs[0]); !digest.empty())
@@ -379,6 +386,9 @@ Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Re
   }
   if (out.code != kDone) return out;
   for (const std::string& name : c.context.dropped) out.diagnostics.push_back(DroppedState(name));
+  if (const auto narrow = c.archive.extra_files.find(std::string(kNarrowTypes));
+      IsFromOnnx(c.archive) && narrow != c.archive.extra_files.end())
+    out.diagnostics.push_back(NarrowElements(narrow->second));
   return out;
 }
 

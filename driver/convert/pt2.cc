@@ -2,6 +2,7 @@
 #include "exporters/pt2/pt2.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/edge/format.h"
 #include "driver/edge/target.h"
 #include "exporters/pt2/torch_names.h"
 
@@ -16,6 +17,8 @@ absl::Status WritePt2(Conversion& c) {
   options.progress = o.progress;
   for (const auto& p : c.archive.programs) DropUnsafeSampleInputs(*p, c.summary);
   for (const auto& p : c.archive.programs) RETURN_IF_ERROR(exporters::NameForTorch(*p));
+  if (IsFromOnnx(c.archive))
+    std::erase_if(c.archive.extra_files, [](const auto& file) { return !exporters::MayNameExtraFile(file.first); });
   for (const auto& [key, value] : o.metadata) c.archive.extra_files[key] = value;
   for (const auto& p : c.archive.programs)
     if (const size_t absent = ir::AbsentWeights(*p).size(); absent > 0 && !o.no_weights)

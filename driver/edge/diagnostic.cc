@@ -178,6 +178,12 @@ Diagnostic DroppedState(const std::string& name) {
           ""};
 }
 
+Diagnostic NarrowElements(const std::string& all) {
+  return {Severity::kWarning, id::kNarrowElements,
+          "elements of 4 or 2 bits are one a byte in the output: " + text::Shortened(all, kMostPlace), "",
+          "callers give and take the wider types; stored weights keep their bits where the target has the form"};
+}
+
 namespace {
 
 const char* Word(Severity s) { return s == Severity::kError ? "error" : s == Severity::kWarning ? "warning" : "note"; }

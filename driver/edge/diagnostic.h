@@ -26,6 +26,7 @@ constexpr char kMissingWeights[] = "SW1010";  // names without values
 constexpr char kUnsupportedOps[] = "SW2001";  // operators the target cannot express
 constexpr char kUnsupported[] = "SW2002";     // another feature that is not supported
 constexpr char kDroppedState[] = "SW2010";    // warning: a mutation's updated state is not an output
+constexpr char kNarrowElements[] = "SW2011";  // warning: inputs or results get a wider type than the model's
 constexpr char kWrite[] = "SW3001";           // could not read or write
 constexpr char kMemory[] = "SW4001";          // out of memory or over a limit
 constexpr char kNotQuantized[] = "SW5001";    // --require-all: weights that were asked for stay in float
@@ -92,6 +93,8 @@ absl::Status StatusOf(const Outcome& outcome);
 
 // The warning for state whose updates are not an output.
 Diagnostic DroppedState(const std::string& name);
+// `all`: names and types.
+Diagnostic NarrowElements(const std::string& all);
 
 // "error[SW1001]: cause", with place, list and help on lines of their own behind it; and one JSON object a line.
 std::string ToText(const Diagnostic& d, bool colour);

@@ -57,6 +57,12 @@ constexpr Explanation kExplanations[] = {
      "Nothing, if the state does not matter between calls. `--state io` (ONNX) makes it inputs and outputs; `--state "
      "auto` (`.so`) keeps it in the library.",
      "slipway convert model.pt2 -o model.onnx --state io"},
+    {id::kNarrowElements, kDone,
+     "A warning: inputs or results of an ONNX model have elements of 4 or 2 bits, of which programs have one a byte: "
+     "int4 and int2 as int8, uint4 and uint2 as uint8, float4e2m1 as float8e4m3fn. The output's inputs and results are "
+     "of these types, in ONNX too. Each is named with both.",
+     "Give and take the wider types; what lies beyond the few bits of an input is not looked for.",
+     "slipway inspect model.onnx"},
     {id::kWrite, kIo,
      "A file could not be read or written: it is missing, the disk is full, or permission is denied. The old output is "
      "unharmed.",

@@ -360,7 +360,8 @@ constexpr std::string_view kOnnxProducer = "ONNX model";
 // An ONNX model in ATen's operators.
 absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std::string, ir::TensorRef>& constants,
                                         int written) {
-  auto read = importers::ReadOnnxProgram(source.file, constants, written);
+  importers::OnnxNotes notes;
+  auto read = importers::ReadOnnxProgram(source.file, constants, written, &notes);
   if (absl::IsUnimplemented(read.status()))
     return WithHelp(read.status(),
                     "slipway inspect, diff and minify take the model as it is, and so does run --onnxruntime");
@@ -369,6 +370,12 @@ absl::StatusOr<ir::Archive> OnnxArchive(const Source& source, const std::map<std
   ir::Archive archive;
   archive.producer = kOnnxProducer;
   archive.programs.push_back(std::move(program));
+  archive.extra_files = std::move(notes.metadata);
+  // What this conversion states itself.
+  for (const std::string_view key : {"version", "source", "source_digest", "dims"})
+    archive.extra_files.erase(text::StrCat("slipway.", key));
+  archive.extra_files.erase(std::string(kNarrowTypes));
+  if (!notes.narrow.empty()) archive.extra_files[std::string(kNarrowTypes)] = text::Join(notes.narrow, "; ");
   return archive;
 }
 

@@ -60,6 +60,9 @@ absl::StatusOr<ir::Archive> OpenOnnxArchive(const Source& source, const ir::Tens
 
 // Whether an archive's programs were ONNX models.
 bool IsFromOnnx(const ir::Archive& archive);
+// The extra file of such a program, whose others are the model's metadata, that lists its inputs and results of
+// elements of 4 and 2 bits.
+inline constexpr std::string_view kNarrowTypes = "slipway.narrow_types";
 
 // The program of generic nodes of a file whose format has one, verified; else null.
 absl::StatusOr<std::unique_ptr<ir::Program>> OpenOnnxGraph(const Source& source);

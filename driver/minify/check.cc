@@ -123,45 +123,55 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
   return c;
 }
 
+absl::Status Check::AddConvert(const std::string& target, const std::string& opset, bool tells) {
+  Step s;
+  if (target != "onnx" && target != "so" && target != "pt2")
+    return UsageError(text::StrCat("--check ", options_.check, ": '", target, "' is no target of checks"),
+                      "onnx, so and pt2 are");
+  int number = 0;
+  if (!opset.empty() && (target != "onnx" || !text::ParseNumber(std::string_view(opset), &number)))
+    return UsageError(text::StrCat("--check ", options_.check, ": '", opset, "' is no opset"));
+  s.argv = {"{slipway}",     "convert", onnx_ ? "{onnx}" : "{ir}", "-o", text::StrCat("{folder}/out.", target),
+            "--diagnostics", "json"};
+  if (!opset.empty()) s.argv.insert(s.argv.end(), {"--opset", opset});
+  s.tells = tells;
+  s.diagnostics = true;
+  ir_ = ir_ || !onnx_;
+  steps_.push_back(std::move(s));
+  return absl::OkStatus();
+}
+
+absl::Status Check::ParseConversion(std::string_view target) {
+  std::string name(target);
+  const std::string opset = TakeSuffix(&name);
+  return AddConvert(name, opset, true);
+}
+
+absl::Status Check::ParseDiagnostic(std::string_view id) {
+  id_ = std::string(id);
+  const std::string target = TakeSuffix(&id_);
+  if (!RE2::FullMatch(id_, R"(SW[0-9]{4})"))
+    return UsageError(text::StrCat("--check ", options_.check, ": '", id_, "' is no diagnostic"),
+                      "docs/diagnostics.md lists them");
+  return AddConvert(target.empty() ? "onnx" : target, "", true);
+}
+
 absl::Status Check::ParseProgramCheck() {
   const std::string& check = options_.check;
-  const auto convert = [&](const std::string& target, const std::string& opset, bool tells) -> absl::Status {
-    Step s;
-    if (target != "onnx" && target != "so" && target != "pt2")
-      return UsageError(text::StrCat("--check ", check, ": '", target, "' is no target of checks"),
-                        "onnx, so and pt2 are");
-    int number = 0;
-    if (!opset.empty() && (target != "onnx" || !text::ParseNumber(std::string_view(opset), &number)))
-      return UsageError(text::StrCat("--check ", check, ": '", opset, "' is no opset"));
-    s.argv = {"{slipway}", "convert", "{ir}", "-o", text::StrCat("{folder}/out.", target), "--diagnostics", "json"};
-    if (!opset.empty()) s.argv.insert(s.argv.end(), {"--opset", opset});
-    s.tells = tells;
-    s.diagnostics = true;
-    ir_ = true;
-    steps_.push_back(std::move(s));
-    return absl::OkStatus();
-  };
   std::string_view rest = check;
   if (check == "run") {
     AddRun("{ir}");
     ir_ = true;
   } else if (text::ConsumePrefix(&rest, "convert:")) {
-    std::string target(rest);
-    const std::string opset = TakeSuffix(&target);
-    return convert(target, opset, true);
+    return ParseConversion(rest);
   } else if (text::ConsumePrefix(&rest, "diagnostic:")) {
-    id_ = std::string(rest);
-    std::string target = TakeSuffix(&id_);
-    if (!RE2::FullMatch(id_, R"(SW[0-9]{4})"))
-      return UsageError(text::StrCat("--check ", check, ": '", id_, "' is no diagnostic"),
-                        "docs/diagnostics.md lists them");
-    return convert(target.empty() ? "onnx" : target, "", true);
+    return ParseDiagnostic(rest);
   } else if (text::ConsumePrefix(&rest, "accuracy:")) {
     std::string target(rest);
     const std::string opset = target.starts_with("onnx@") ? TakeSuffix(&target) : "";
     std::string against = text::StrCat("{folder}/out.", target);
     if (target == "onnx" || target == "so") {
-      RETURN_IF_ERROR(convert(target, opset, false));
+      RETURN_IF_ERROR(AddConvert(target, opset, false));
     } else {
       other_ = target;
       against = "{other}";
@@ -177,7 +187,7 @@ absl::Status Check::ParseProgramCheck() {
                         "{} in the command stands for it as .pt2, {ir} as text, {onnx} as ONNX; slipway's own checks "
                         "are convert:onnx, "
                         "convert:so, run, accuracy:onnx, accuracy:so, accuracy:OTHER.pt2, diagnostic:SW2001");
-    if (onnx) RETURN_IF_ERROR(convert("onnx", "", false));
+    if (onnx) RETURN_IF_ERROR(AddConvert("onnx", "", false));
     AddCommand();
   }
   return absl::OkStatus();
@@ -185,15 +195,22 @@ absl::Status Check::ParseProgramCheck() {
 
 absl::Status Check::ParseModelCheck() {
   const std::string& check = options_.check;
-  constexpr char kOwn[] = "slipway's own checks of ONNX models are run, accuracy:ort-unoptimized, accuracy:OTHER.onnx";
+  constexpr char kOwn[] =
+      "slipway's own checks of ONNX models are run, convert:so, convert:onnx, accuracy:so, accuracy:onnx, "
+      "accuracy:ort-unoptimized, accuracy:OTHER.onnx, diagnostic:SW2002@so";
   std::string_view rest = check;
   onnx_ = true;
   if (check == "run") {
     AddRun("{onnx}");
     runtime_ = "run";
-  } else if (check.starts_with("convert:") || check.starts_with("diagnostic:") || check == "accuracy:onnx" ||
-             check == "accuracy:so") {
-    return UsageError(text::StrCat("--check ", check, ": an ONNX model is not converted"), kOwn);
+  } else if (text::ConsumePrefix(&rest, "convert:")) {
+    return ParseConversion(rest);
+  } else if (text::ConsumePrefix(&rest, "diagnostic:")) {
+    return ParseDiagnostic(rest);
+  } else if (check == "accuracy:onnx" || check == "accuracy:so") {
+    const std::string target = check.substr(check.find(':') + 1);
+    RETURN_IF_ERROR(AddConvert(target, "", false));
+    AddVerify({"{onnx}", text::StrCat("{folder}/out.", target)});
   } else if (check == "accuracy:ort-unoptimized") {
     AddVerify({"{onnx}", "{onnx}", "--ort-unoptimized"});
     runtime_ = "unoptimized";

@@ -82,6 +82,10 @@ class Check {
 
   absl::Status ParseProgramCheck();
   absl::Status ParseModelCheck();
+  // `tells`: what the conversion says is the failure; else a candidate that is refused is of no use.
+  absl::Status AddConvert(const std::string& target, const std::string& opset, bool tells);
+  absl::Status ParseConversion(std::string_view target);
+  absl::Status ParseDiagnostic(std::string_view id);
   void AddRun(const char* model);
   void AddVerify(const std::vector<std::string>& models);
   void AddCommand();

@@ -123,11 +123,9 @@ absl::Status CheckNames(const ir::Archive& archive, const Pt2Options& options) {
   }
   if (options.target == TorchTarget::k26 && archive.programs.size() != 1)
     return absl::UnimplementedError("the layout of torch 2.6 holds one program");
-  for (const auto& [name, content] : archive.extra_files) {
-    bool bad = name.empty() || name.starts_with('/') || !text::IsPlain(name);
-    for (std::string_view part : text::Split(name, '/')) bad |= part.empty() || part == "." || part == "..";
-    if (bad) return absl::InvalidArgumentError(text::StrCat("'", name, "' cannot be the name of an extra file"));
-  }
+  for (const auto& [name, content] : archive.extra_files)
+    if (!MayNameExtraFile(name))
+      return absl::InvalidArgumentError(text::StrCat("'", name, "' cannot be the name of an extra file"));
   return absl::OkStatus();
 }
 
@@ -330,6 +328,13 @@ class ArchiveWriter {
 };
 
 }  // namespace
+
+bool MayNameExtraFile(std::string_view name) {
+  if (name.empty() || name.starts_with('/') || !text::IsPlain(name)) return false;
+  for (const std::string_view part : text::Split(name, '/'))
+    if (part.empty() || part == "." || part == "..") return false;
+  return true;
+}
 
 absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Options& options, bool dry_run) {
   Pt2Options each = options;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +37,9 @@ struct Pt2File {
   const ir::Archive* archive;  // the caller's
   std::string path;
 };
+
+// Whether an archive can have an extra file of this name.
+bool MayNameExtraFile(std::string_view name);
 
 // Writes each archive's programs, which keep their form, to its path: all files or none of them. Programs of an archive
 // may share tensors: bytes that two of them hold alike are written once. The report is of all files together. `dry_run`

@@ -14,6 +14,7 @@
 #include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "importers/onnx/narrow_types.h"
 #include "importers/onnx/to_aten.h"
 #include "io/io_error.h"
 #include "ir/tensor.h"
@@ -329,10 +330,34 @@ bool LooksLikeOnnx(const io::MappedFile& file) {
 
 absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file) { return Importer(file).Read(nullptr); }
 
+namespace {
+
+absl::StatusOr<OnnxNotes> NotesOf(const ir::Program& p) {
+  OnnxNotes notes;
+  ASSIGN_OR_RETURN(const onnx::ModelProto frame, onnx_model::FrameOf(p));
+  for (const onnx::StringStringEntryProto& m : frame.metadata_props()) notes.metadata[m.key()] = m.value();
+  const auto look = [&](const ir::Value* v) {
+    const ir::DType wide = v->type().is_tensor() ? onnx_in::ProgramType(v->dtype()) : ir::DType::kUnknown;
+    if (v->type().is_tensor() && wide != v->dtype())
+      notes.narrow.push_back(text::StrCat(v->name(), ": ", onnx_model::SchemaTypeName(v->dtype()), " as ",
+                                          onnx_model::SchemaTypeName(wide)));
+  };
+  for (size_t i = 0; i < p.input_specs.size(); ++i)
+    if (!p.input_specs[i].is_weight()) look(p.graph->inputs()[i]);
+  for (const ir::Arg& a : p.graph->outputs)
+    if (const ir::Value* v = a.value()) look(v);
+  return notes;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file,
                                                              const std::map<std::string, ir::TensorRef>& constants,
-                                                             int written) {
+                                                             int written, OnnxNotes* notes) {
   ASSIGN_OR_RETURN(OnnxModel model, Importer(file).Read(&constants));
+  if (notes) {
+    ASSIGN_OR_RETURN(*notes, NotesOf(*model.program));
+  }
   RETURN_IF_ERROR(OnnxToAten(*model.program, written));
   return std::move(model.program);
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "io/mapped_file.h"
@@ -30,12 +31,18 @@ struct OnnxModel {
 // files.
 absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file);
 
+// What a program in ATen's operators does not say of its model.
+struct OnnxNotes {
+  std::map<std::string, std::string> metadata;  // as the model states it
+  std::vector<std::string> narrow;              // inputs and results of elements of 4 and 2 bits, each with both types
+};
+
 // The model in ATen's operators (to_aten.h), functions inlined. Inputs that `constants` has by name are no inputs, but
 // initializers; `written` is as of OnnxToAten(). Errors as of both; InvalidArgument for constants that no input is
 // called as, or that do not fit theirs.
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnxProgram(const std::shared_ptr<io::MappedFile>& file,
                                                              const std::map<std::string, ir::TensorRef>& constants = {},
-                                                             int written = 0);
+                                                             int written = 0, OnnxNotes* notes = nullptr);
 
 }  // namespace slipway::importers
 

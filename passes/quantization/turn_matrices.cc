@@ -1,5 +1,5 @@
-// ONNX keeps the matrix of a product [k, n], torch's linear layers [n, k]. The stored matrix is read the other way round,
-// by its strides: no byte of it moves.
+// ONNX keeps the matrix of a product [k, n], torch's linear layers [n, k]. The stored matrix is read the other way
+// round, by its strides: no byte of it moves.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -208,6 +208,26 @@ def test_optimizer(minify, tmp_path):
     assert operators(tmp_path / "out") == ["Pad", "MaxPool"]
 
 
+def test_conversions(minify, slipway, tmp_path):
+    """What slipway itself says of a model: the operator that it does not read is what is left."""
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+      g (float[4, 3] x) => (float[4, 3] y) {
+        a = Relu (x)
+        rate = Constant <value = float {0.5}> ()
+        train = Constant <value = bool {1}> ()
+        b = Dropout (a, rate, train)
+        y = Exp (b)
+      }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    minify("m.onnx", "convert:so", code=4)
+    assert "Dropout" in operators(tmp_path / "out") and "Exp" not in operators(tmp_path / "out")
+    minify("m.onnx", "diagnostic:SW2002@onnx", "again", code=4)
+    assert "Dropout" in operators(tmp_path / "again") and "Relu" not in operators(tmp_path / "again")
+    padded(tmp_path / "pad.onnx")
+    done = slipway("minify", "pad.onnx", "-o", "none", "--check", "accuracy:so", status=1)
+    assert "SW6101" in done.stderr  # it computes the same
+
+
 def test_other(minify, slipway, tmp_path):
     padded(tmp_path / "pad.onnx")
     padded(tmp_path / "other.onnx", scale=1.5)
