@@ -376,6 +376,7 @@ Values WhileNode(Call& c, Turn& t, Values next, const Values& outside, const Val
     go = b.Call("aten.clone.default", {go});
   if (!b.ok()) return c.Fail(b.status()), Values();
   condition->outputs = {Arg(go)};
+  condition->single_tensor_return = true;  // torch asks for a tensor
   std::vector<Type> types;
   for (const Value* v : all) types.push_back(Plain(v->type()));
   const Values out = c.b.CallTyped("higher_order.while_loop",
