@@ -196,8 +196,9 @@ bool SaysTheSame(std::string_view type, int from, int to) {
     int first, last;
   };
   static constexpr Versions kAlike[] = {
-      {"DFT", 17, 20}, {"EyeLike", 9, 22}, {"GRU", 7, 22},     {"GatherND", 12, 13},  {"LSTM", 7, 22},
-      {"Pad", 11, 25}, {"RNN", 7, 22},     {"Resize", 18, 19}, {"ScatterND", 11, 18}, {"Slice", 10, 13},
+      {"DFT", 17, 20},      {"Expand", 8, 13},  {"EyeLike", 9, 22},    {"GRU", 7, 22},
+      {"GatherND", 12, 13}, {"LSTM", 7, 22},    {"Pad", 11, 25},       {"RNN", 7, 22},
+      {"Reshape", 5, 25},   {"Resize", 18, 19}, {"ScatterND", 11, 18}, {"Slice", 10, 13},
   };
   if (from == to) return true;
   return std::any_of(std::begin(kAlike), std::end(kAlike),

@@ -158,6 +158,9 @@ void Reshape(Call& c) {
   c.Give(c.b.Call("aten.reshape.default", {x, Arg(sizes)}));
 }
 
+// To a shape that is data, of what is no list of sizes.
+bool IsByData(Call& c) { return !c.any_elements(0) && !c.elements(1); }
+
 void Flatten(Call& c) {
   Value* x = c.in(0);
   int64_t axis = c.integer("axis", 1);
@@ -509,12 +512,12 @@ constexpr Row kRows[] = {
     {"ConstantOfShape", ConstantOfShape},
     {"DepthToSpace", DepthToSpace},
     {"Dropout", Dropout, 7},
-    {"Expand", Expand},
+    {"Expand", Expand, 1, nullptr, IsByData},
     {"Flatten", Flatten},
     {"Gather", Gather},
     {"Identity", Identity},
     {"Range", Range},
-    {"Reshape", Reshape, 5},
+    {"Reshape", Reshape, 5, nullptr, IsByData},
     {"Shape", Shape},
     {"Size", Size},
     {"Slice", Slice, 1, nullptr, IsBackwards},
