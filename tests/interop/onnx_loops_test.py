@@ -67,11 +67,11 @@ def test_results_of_turns_are_stacked(slipway, tmp_path, kind):
 def test_sequences_that_grow(slipway, tmp_path, kind):
     """Members are joined along an axis of theirs and along one of its own, counted, and taken by an index that is
     data."""
-    body = ("", "both = Mul (row, row)\none = SequenceInsert (v, row)\nw = SequenceInsert (one, both)")
+    body = ("", "both = Mul (row, row)\nfront = SequenceInsert (v, row)\nw = SequenceInsert (front, both)")
     behind = """y = ConcatFromSequence <axis = 0> (list)
         z = ConcatFromSequence <axis = -1, new_axis = 1> (list)
         length = SequenceLength (list)
-        at = Sub (n, length)
+        at = Sub (length, two)
         first = SequenceAt (list, at)
         longer = SequenceInsert (list, v0)
         last = Constant <value = int64 {-1}> ()
