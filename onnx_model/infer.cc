@@ -6,7 +6,6 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/ascii.h"
 #include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -31,7 +30,6 @@ using ir::Value;
 constexpr int64_t kSmall = 1024;            // bytes of weights whose numbers inference may read: sizes, axes
 constexpr uint64_t kMostNodes = 1'000'000;  // of a model with its functions' bodies in place of calls
 constexpr int kMostNested = 64;             // functions within each other
-constexpr std::string_view kOfEquations = ",.-> ";
 
 // The operators of a graph and of those in it: f(domain, type, overload).
 template <typename Nodes, typename F>
@@ -47,22 +45,6 @@ std::string FunctionId(std::string_view domain, std::string_view type, std::stri
   return text::StrCat(domain == "ai.onnx" ? "" : domain, "\n", type, "\n", overload);
 }
 
-// Inference of Einsum does not end for some equations of other characters than these.
-template <typename Nodes>
-absl::Status CheckEquations(const Nodes& nodes) {
-  absl::Status status;
-  ForEachNode(nodes, [&](const onnx::NodeProto& n) {
-    if (n.op_type() != "Einsum") return;
-    for (const onnx::AttributeProto& a : n.attribute())
-      if (a.name() == "equation" && !std::all_of(a.s().begin(), a.s().end(), [](char c) {
-            return absl::ascii_isalpha(c) || kOfEquations.find(c) != std::string_view::npos;
-          }))
-        status = absl::InvalidArgumentError(
-            text::StrCat("Einsum of an equation of other characters than letters and '", kOfEquations, "'"));
-  });
-  return status;
-}
-
 // How many nodes a model has when every call is its function's body; an error for functions that call themselves.
 class Calls {
  public:
@@ -71,8 +53,6 @@ class Calls {
       functions_.emplace(FunctionId(f.domain(), f.name(), f.overload()), &f);
   }
   absl::Status Check(const onnx::ModelProto& m) {
-    RETURN_IF_ERROR(CheckEquations(m.graph().node()));
-    for (const onnx::FunctionProto& f : m.functions()) RETURN_IF_ERROR(CheckEquations(f.node()));
     ASSIGN_OR_RETURN(const uint64_t count, Count(m.graph().node(), 0));
     for (const auto& [id, f] : functions_) RETURN_IF_ERROR(CountOf(id, f, 0).status());
     return count > kMostNodes ? absl::ResourceExhaustedError("functions that call each other too often")

@@ -1,5 +1,5 @@
 // The table lists the schema classes that ONNX's operator_sets*.h declare; CMake takes it from there
-// (cmake/OnnxSchemas.cmake).
+// (cmake/OnnxSchemas.cmake). Where an operator's inference trusts an attribute too far, that is checked before.
 #include "onnx_model/schemas.h"
 
 #include <algorithm>
@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "onnx/defs/operator_sets.h"
 #include "onnx/defs/operator_sets_preview.h"
+#include "onnx/defs/shape_inference.h"
 
 namespace slipway::onnx_model {
 namespace {
@@ -48,6 +50,41 @@ const std::map<Operator, std::vector<Version>>& Versions() {
   return versions;
 }
 
+// What ONNX's inference of an operator believes of a node.
+struct Belief {
+  std::string_view type;
+  bool (*holds)(onnx::InferenceContext& c);
+};
+constexpr Belief kBeliefs[] = {
+    // The search for letters does not end at other characters.
+    {"Einsum",
+     [](onnx::InferenceContext& c) {
+       const onnx::AttributeProto* equation = c.getAttribute("equation");
+       return equation && std::all_of(equation->s().begin(), equation->s().end(), [](char x) {
+                return absl::ascii_isalpha(x) || x == ',' || x == '.' || x == '-' || x == '>' || x == ' ';
+              });
+     }},
+    // Sizes are set from there on.
+    {"LayerNormalization",
+     [](onnx::InferenceContext& c) {
+       const onnx::AttributeProto* axis = c.getAttribute("axis");
+       if (!axis || !onnx::hasInputShape(c, 0)) return true;
+       const int64_t rank = onnx::getInputShape(c, 0).dim_size();
+       return axis->i() >= -rank && axis->i() < rank;
+     }},
+};
+
+onnx::OpSchema WithChecks(onnx::OpSchema schema) {
+  for (const Belief& b : kBeliefs)
+    if (schema.Name() == b.type && schema.domain().empty())
+      schema.TypeAndShapeInferenceFunction(
+          [holds = b.holds, infer = schema.GetTypeAndShapeInferenceFunction()](onnx::InferenceContext& c) {
+            if (!holds(c)) throw onnx::InferenceError("an attribute that no node of this operator may have");
+            infer(c);
+          });
+  return schema;
+}
+
 const onnx::OpSchema* FindLocked(const std::string& type, int opset, const std::string& domain) {
   static auto& found = *new std::map<std::tuple<std::string, std::string, int>, const onnx::OpSchema*>;
   static auto& registered = *new std::set<std::tuple<std::string, std::string, int>>;
@@ -57,7 +94,7 @@ const onnx::OpSchema* FindLocked(const std::string& type, int opset, const std::
   for (const Version& v : versions->second) {
     if (v.since > opset) continue;
     if (registered.emplace(domain, type, v.since).second)
-      onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
+      onnx::RegisterSchema(WithChecks(v.make()), 0, /*fail_duplicate_schema=*/false);
     const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset, domain);
     // The checker infers a function's types by its body, whose operators are those of the function's own opset.
     // Null where the body is of operators that the opset has not.

@@ -216,7 +216,10 @@ def test_models_that_onnx_would_refuse(tmp_path):
         assert done.returncode == 3 and why in said and said.count("error[") == 1, (done.returncode, said)
 
     path = tmp_path / "in.onnx"
-    refused(model(path, [node("Einsum", "x", "y", equation="...i\0\0\0\0\1\0\0\0")]), "an equation of other characters")
+    refused_by_convert(model(path, [node("Einsum", "x", "y", equation="...i\0\0\0\0\1\0\0\0")]), "Einsum")
+    for axis in (2**31, -2, 5):
+        outputs = ["y", "mean", "deviation"]
+        refused_by_convert(model(path, [node("LayerNormalization", "xx", outputs, axis=axis)]), f"axis {axis}")
     untyped = helper.make_graph(
         [node("Neg", "x", "y")], "graph", [value("x"), helper.ValueInfoProto(name="z")], [value("y")]
     )
