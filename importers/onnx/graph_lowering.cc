@@ -333,6 +333,9 @@ absl::Status GraphLowering::TakeInputs() {
   for (Value* v : g_.inputs()) {
     if (v->type().kind == ir::Type::kObject && v->type().class_name.empty())
       return absl::InvalidArgumentError(text::StrCat("input '", v->name(), "' has no type that ONNX knows"));
+    if (v->type().kind == ir::Type::kObject && v->type().class_name.starts_with("tensor(") &&
+        v->type().class_name != "tensor(string)")
+      refusals_.push_back({"an input of unknown sizes", v->name()});
     if (!v->type().is_tensor() || ProgramType(v->dtype()) == v->dtype()) continue;
     onnx_types_[v] = v->dtype();
     v->mutable_type().dtype = ProgramType(v->dtype());

@@ -226,6 +226,10 @@ def test_models_that_onnx_would_refuse(tmp_path):
     path.write_bytes(helper.make_model(untyped, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
     for to in ("m.so", "m.onnx"):
         refused_by_convert(path, "input 'z' has no type", to)
+    huge = helper.make_graph([node("Neg", "x", "y")], "graph", [value("x"), value("z", (2**63 - 1,))], [value("y")])
+    path.write_bytes(helper.make_model(huge, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+    done = subprocess.run([SLIPWAY, "convert", path, "-o", tmp_path / "m.onnx"], capture_output=True, timeout=60)
+    assert done.returncode == 4 and b"an input of unknown sizes (node 'z')" in done.stderr, done.stderr
     # Axes of what has no rank that is known, since its node is refused as well.
     weights = [
         numpy_helper.from_array(np.array(v, np.int64), n) for n, v in {"a": [2, 3], "s": [7, 7], "p": [1] * 4}.items()
