@@ -30,7 +30,8 @@ arm "$OUT/kernel_tests" --gtest_brief=1 | sed '/^not run/d'
 # Products of integers on a processor without dot products, and on one with those of signed bytes alone.
 products_on() {  # CPU and the instruction sets that it lacks
   local cpu=$1 missing=$2
-  arm -cpu "$cpu" "$OUT/kernel_tests" --gtest_brief=1 --gtest_filter='Dot.*:IntegerConv.*:Products.*:QuantLinear.*' > "$OUT/log" \
+  arm -cpu "$cpu" "$OUT/kernel_tests" --gtest_brief=1 \
+    --gtest_filter='Dot.*:IntegerConv.*:Products.*:QuantLinear.*' > "$OUT/log" \
     || { cat "$OUT/log"; exit 1; }
   [ "$(sed -n 's/^not run: \(dotprod\|i8mm\)$/\1/p' "$OUT/log" | sort -u | xargs)" = "$missing" ]
 }
