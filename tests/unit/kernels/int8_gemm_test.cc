@@ -290,6 +290,7 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
           for (float s : scales) narrow.push_back(BF16(s).bits);
           if (slices == 2) w.scale = narrow.data(), w.scale_dtype = DType::kBF16;
           w.offset = packing == Packing::kNr16K4 ? -128 : packing == Packing::kNr16Int4 ? -8 : 0;
+          if (!nibbles) w.offset += static_cast<float>(isa->split_takes_off);
           if (shifted) w.zero = zeros.data(), w.zero_dtype = DType::kI8;
           if (added) w.zero = shifts.data(), w.adds_zero = true;
           const int64_t block = groups == 1          ? (added ? 64 : 128)
