@@ -263,8 +263,10 @@ def test_usage(slipway, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     chain(tmp_path / "chain.onnx")
     chain(tmp_path / "other.onnx")
-    for check in ("convert:onnx", "accuracy:so", "diagnostic:SW2001", "true", "cat {pt2}"):
+    for check in ("true", "cat {pt2}"):
         slipway("minify", "chain.onnx", "-o", "out", "--check", check, status=2)
+    for check in ("convert:onnx", "accuracy:so", "diagnostic:SW2001"):
+        assert "SW6101" in slipway("minify", "chain.onnx", "-o", "out", "--check", check, status=1).stderr
     assert (
         "SW6002"
         in slipway("minify", "chain.onnx", "-o", "out", "--check", "run", "--python", "/bin/false", status=4).stderr
