@@ -64,6 +64,17 @@ constexpr Belief kBeliefs[] = {
                 return absl::ascii_isalpha(x) || x == ',' || x == '.' || x == '-' || x == '>' || x == ' ';
               });
      }},
+    // The result's shape is the input's, whatever is known of that.
+    {"EyeLike", [](onnx::InferenceContext& c) { return c.getInputType(0) != nullptr; }},
+    {"RegexFullMatch", [](onnx::InferenceContext& c) { return c.getInputType(0) != nullptr; }},
+    // So many dims of the indices are taken for granted.
+    {"GatherND",
+     [](onnx::InferenceContext& c) {
+       const onnx::AttributeProto* batch = c.getAttribute("batch_dims");
+       if (!batch || !onnx::hasNInputShapes(c, 2)) return true;
+       return batch->i() >= 0 && batch->i() < onnx::getInputShape(c, 0).dim_size() &&
+              batch->i() < onnx::getInputShape(c, 1).dim_size();
+     }},
     // Sizes are set from there on.
     {"LayerNormalization",
      [](onnx::InferenceContext& c) {
