@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -257,3 +258,62 @@ def test_models_that_onnx_would_refuse(tmp_path):
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11).SerializeToString()
     )
     refused_by_convert(path, "a size does not expand: 10 and 8 differ", "m.onnx")
+
+
+def test_nodes_that_inference_believes(tmp_path):
+    """Inputs that are left out or of no known type, and attributes out of range, where ONNX's inference looks first."""
+    path = tmp_path / "m.onnx"
+    other = helper.make_node("Other", ["x"], ["u"], domain="local")
+    indices = numpy_helper.from_array(np.zeros((1, 1), np.int64), "i")
+    for reader in (
+        node("EyeLike", [""], "y", dtype=11),
+        node("EyeLike", "u", "y", dtype=11),
+        node("RegexFullMatch", "u", "y", pattern="a"),
+        node("GatherND", "xi", "y", batch_dims=-5),
+        node("GatherND", "xi", "y", batch_dims=2**31),
+    ):
+        model(path, [other, reader], weights=[indices], domains=["local"])
+        assert inspect(path) == (0, "")
+        done = subprocess.run([SLIPWAY, "convert", path, "-o", tmp_path / "m.so"], capture_output=True, timeout=60)
+        assert done.returncode in (3, 4) and b"error[" in done.stderr, (done.returncode, done.stderr)
+
+
+def some_attribute(attribute, which):
+    """A value of the attribute's type; the extreme ones in turn."""
+    kinds = onnx.defs.OpSchema.AttrType
+    body = helper.make_graph(
+        [node("Identity", "a", "b")], "body", [helper.ValueInfoProto(name="a")], [helper.ValueInfoProto(name="b")]
+    )
+    values = {
+        kinds.INT: [1, 2**31, -5, -(2**63)], kinds.INTS: [[1, 1], [2**31, -7], [-9]], kinds.FLOAT: [1.0],
+        kinds.FLOATS: [[1.0]], kinds.STRING: ["x", "\0\0", "..."], kinds.STRINGS: [["x"]],
+        kinds.TENSOR: [helper.make_tensor("t", FLOAT, [1], [1.0]), helper.make_tensor("t", TensorProto.INT64, [0], [])],
+        kinds.GRAPH: [body], kinds.TYPE_PROTO: [helper.make_tensor_type_proto(FLOAT, [2])],
+    }.get(attribute.type)  # fmt: skip
+    return values and helper.make_attribute(attribute.name, values[which % len(values)])
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_every_operator(tmp_path, which):
+    """No node of ONNX's operators ends the process, whatever its inputs and attributes are."""
+    shapes = {"x": (2, 3, 4), "s": (), "b": (1,) * 9}
+    unknown = helper.make_node("Other", ["x"], ["u"], domain="local")  # of a type that nobody knows
+    path = tmp_path / "m.onnx"
+    count = 0
+    for schema in onnx.defs.get_all_schemas():
+        if schema.domain or schema.deprecated:
+            continue
+        for inputs in ([""] * 4, ["u"] * 4, ["x"] * 4, ["x", "u", "s", "b"], ["b", "s", "x", "u"]):
+            reader = node(
+                schema.name, inputs[: min(schema.max_input, 4)], [f"y{i}" for i in range(min(schema.max_output, 3))]
+            )
+            reader.attribute.extend(filter(None, (some_attribute(a, which) for a in schema.attributes.values())))
+            graph = helper.make_graph(
+                [unknown, reader], "graph", [value(n, s) for n, s in shapes.items()], [helper.ValueInfoProto(name="y0")]
+            )
+            opsets = [helper.make_opsetid("", onnx.defs.onnx_opset_version()), helper.make_opsetid("local", 1)]
+            path.write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+            code, said = inspect(path)
+            assert code in (0, 3, 4, 6), (schema.name, inputs, code, said)
+            count += 1
+    assert count > 800
