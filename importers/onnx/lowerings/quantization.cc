@@ -45,6 +45,7 @@ Value* Broadcast(Call& c, Value* v, const Value* x, const Spread& s) {
       return v;
     }
     Value* wide = c.b.Call("aten.repeat_interleave.self_int", {v, s.block, s.axis});
+    if (!c.ok()) return v;
     const auto size = x->sizes()[axis].constant(), have = wide->sizes()[axis].constant();
     if (!size || !have || *have < *size) {
       c.Refuse("with blocks along a dynamic dim");
