@@ -85,7 +85,24 @@ constexpr Belief kBeliefs[] = {
      }},
 };
 
+// Propagation of sizes through a list makes an element for each of its own, known or not.
+constexpr int64_t kMostSizes = 4096;
+
+bool HasLongList(onnx::DataPropagationContext& c) {
+  for (size_t i = 0; i < c.getNumInputs(); ++i) {
+    const onnx::TypeProto* type = c.getInputType(i);
+    if (!type || !type->has_tensor_type() || type->tensor_type().shape().dim_size() != 1) continue;
+    if (type->tensor_type().shape().dim(0).dim_value() > kMostSizes) return true;
+  }
+  return false;
+}
+
 onnx::OpSchema WithChecks(onnx::OpSchema schema) {
+  if (schema.has_data_propagation_function())
+    schema.PartialDataPropagationFunction(
+        [propagate = schema.GetDataPropagationFunction()](onnx::DataPropagationContext& c) {
+          if (!HasLongList(c)) propagate(c);
+        });
   for (const Belief& b : kBeliefs)
     if (schema.Name() == b.type && schema.domain().empty())
       schema.TypeAndShapeInferenceFunction(

@@ -317,3 +317,30 @@ def test_every_operator(tmp_path, which):
             assert code in (0, 3, 4, 6), (schema.name, inputs, code, said)
             count += 1
     assert count > 800
+
+
+def test_sizes_and_scales_that_do_not_fit(tmp_path):
+    """What rows would index or divide by, and a list so long that nobody may make an element for each of its own."""
+    path = tmp_path / "m.onnx"
+    byte = TensorProto.UINT8
+    for reader, inputs, why in (
+        (node("AveragePool", "x", "y", kernel_shape=[2, 2], strides=[0, 1], auto_pad="SAME_UPPER"), {"x": (1, 1, 4, 4)},
+         "a window whose"),
+        (node("QLinearMatMul", "abcabcbc", "y"), {"a": ((), byte), "b": (), "c": ((3,), byte)}, "without dims"),
+        (node("DequantizeLinear", "abc", "y", axis=1, block_size=2),
+         {"a": ((1, 4, 3), byte), "b": (1, 2, 3), "c": ((1, 2, 3, 3), byte)}, "of another rank"),
+    ):  # fmt: skip
+        values = [value(n, *(s if s and isinstance(s[0], tuple) else (s,))) for n, s in inputs.items()]
+        graph = helper.make_graph([reader], "graph", values, [helper.ValueInfoProto(name="y")])
+        path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
+        done = subprocess.run([SLIPWAY, "convert", path, "-o", tmp_path / "m.so"], capture_output=True, timeout=60)
+        assert done.returncode == 3 and why in done.stderr.decode(), (done.returncode, done.stderr)
+    graph = helper.make_graph(
+        [node("Gather", "xi", "y", axis=0)],
+        "graph",
+        [value("x", (2**40,)), value("i", (1,), TensorProto.INT64)],
+        [value("y", (1,))],
+    )
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+    began = time.time()
+    assert inspect(path) == (0, "") and time.time() - began < 10

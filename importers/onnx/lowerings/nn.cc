@@ -9,6 +9,8 @@
 namespace slipway::importers::onnx_in {
 namespace {
 
+constexpr int64_t kMostOfWindow = int64_t{1} << 31;  // of its size, strides and dilations
+
 // Kernel, strides, dilations and pads of a window over `dims` dims.
 struct Window {
   Ints kernel, strides, dilations, begins, ends;
@@ -26,6 +28,11 @@ std::optional<Window> WindowOf(Call& c, Value* x, Ints kernel) {
     c.Wrong("strides or dilations of another rank");
     return std::nullopt;
   }
+  for (const Ints* sizes : {&w.kernel, &w.strides, &w.dilations})
+    if (std::any_of(sizes->begin(), sizes->end(), [](int64_t n) { return n < 1 || n > kMostOfWindow; })) {
+      c.Wrong("a window whose size, strides or dilations are out of range");
+      return std::nullopt;
+    }
   const std::string automatic = c.text("auto_pad", "NOTSET");
   if (automatic == "NOTSET") {
     if (const auto pads = c.integers("pads")) {

@@ -55,8 +55,8 @@ Value* Broadcast(Call& c, Value* v, const Value* x, const Spread& s) {
   }
   if (v->rank() == 0) return v;
   if (v->rank() == 1 && v->sizes()[0].is(1)) return c.b.Call("aten.reshape.default", {v, Arg(Ints{})});
-  if (v->rank() != 1) {
-    c.Wrong("scales of more than one dim");
+  if (v->rank() != 1 || s.axis >= x->rank()) {
+    c.Wrong(v->rank() != 1 ? "scales of more than one dim" : "a list of scales for a tensor without dims");
     return v;
   }
   Ints shape(static_cast<size_t>(x->rank()), 1);
