@@ -50,12 +50,12 @@ const std::map<Operator, std::vector<Version>>& Versions() {
   return versions;
 }
 
-// What ONNX's inference of an operator believes of a node.
-struct Belief {
+// What inference of an operator takes for granted of a node.
+struct Precondition {
   std::string_view type;
   bool (*holds)(onnx::InferenceContext& c);
 };
-constexpr Belief kBeliefs[] = {
+constexpr Precondition kPreconditions[] = {
     // The search for letters does not end at other characters.
     {"Einsum",
      [](onnx::InferenceContext& c) {
@@ -103,7 +103,7 @@ onnx::OpSchema WithChecks(onnx::OpSchema schema) {
         [propagate = schema.GetDataPropagationFunction()](onnx::DataPropagationContext& c) {
           if (!HasLongList(c)) propagate(c);
         });
-  for (const Belief& b : kBeliefs)
+  for (const Precondition& b : kPreconditions)
     if (schema.Name() == b.type && schema.domain().empty())
       schema.TypeAndShapeInferenceFunction(
           [holds = b.holds, infer = schema.GetTypeAndShapeInferenceFunction()](onnx::InferenceContext& c) {
