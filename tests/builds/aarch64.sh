@@ -7,9 +7,7 @@ if ! command -v $compiler > /dev/null; then
   echo "not run: no $compiler (Debian's g++-aarch64-linux-gnu)"
   exit 0
 fi
-folder="$ROOT/build/presets/aarch64"
-cmake -S "$ROOT" --preset release -B "$folder" > log 2>&1 || { cat log; exit 1; }
-cmake --build "$folder" --target slipway_plan_header > log 2>&1 || { cat log; exit 1; }
+configures aarch64
 
 # Other projects' headers, without those of this machine's C library, which lie beside them.
 mkdir include

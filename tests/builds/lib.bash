@@ -17,6 +17,13 @@ compiles() {
   "$ROOT/build/presets/$1/slipway" --version
 }
 
+# configures NAME: the preset release in a folder of its own, `folder`, with the header that others include.
+configures() {
+  folder="$ROOT/build/presets/$1"
+  cmake -S "$ROOT" --preset release -B "$folder" > log 2>&1 || { cat log; return 1; }
+  cmake --build "$folder" --target slipway_plan_header > log 2>&1 || { cat log; return 1; }
+}
+
 # commands_of FOLDER LEFT_OUT TARGETS COMPILER...: a configured build's commands for the sources of these targets (with
 # commas between them), a line each, with another compiler and its flags, without headers of /usr. LEFT_OUT is a regular
 # expression of sources. Several sources of a room are in one file, those of kernels and the runtime aside.

@@ -6,9 +6,7 @@ if ! command -v $compiler > /dev/null; then
   echo "not run: no $compiler (Debian's g++-mingw-w64-x86-64-posix)"
   exit 0
 fi
-folder="$ROOT/build/presets/windows"
-cmake -S "$ROOT" --preset release -B "$folder" > log 2>&1 || { cat log; exit 1; }
-cmake --build "$folder" --target slipway_plan_header > log 2>&1 || { cat log; exit 1; }
+configures windows
 
 # Other projects' headers, without those of this system's C library, which lie beside them.
 mkdir include
