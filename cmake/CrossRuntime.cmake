@@ -64,11 +64,12 @@ endfunction()
 # micro-kernels are written with vectors (the root's CMakeLists.txt says more).
 set(kernel_flags -I${CMAKE_BINARY_DIR}/views/room_kernels -fno-trapping-math -fno-math-errno)
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.cc)
-list(FILTER kernels EXCLUDE REGEX "/kernels/isa/(amx|avx.*|base|neon|dotprod|i8mm)\\.cc$")
+list(JOIN SLIPWAY_ARM_ISAS "|" arm_isas)
+list(FILTER kernels EXCLUDE REGEX "/kernels/isa/(amx|avx.*|base|${arm_isas})\\.cc$")
 slipway_cross_objects(kernel_objects FLAGS ${kernel_flags} -O2 -ffp-contract=off SOURCES ${kernels})
-foreach(isa neon dotprod i8mm)
+foreach(isa IN LISTS SLIPWAY_ARM_ISAS)
   slipway_cross_objects(microkernel_objects
-    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_${isa}_FLAGS}
+    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_ARM_SCHEDULE} ${SLIPWAY_${isa}_FLAGS}
     SOURCES ${CMAKE_SOURCE_DIR}/kernels/isa/${isa}.cc)
   list(APPEND kernel_objects ${microkernel_objects})
 endforeach()

@@ -1,5 +1,7 @@
 # Every library slipway uses, by the name the rooms use. All but ONNX are Debian packages (scripts/setup.sh names them);
-# ONNX's C++ library is built from the sources in the `onnx` package into build/deps by the same script.
+# ONNX's C++ library is built from the sources in the `onnx` package into SLIPWAY_DEPS by the same script.
+set(SLIPWAY_DEPS "${CMAKE_SOURCE_DIR}/build/deps" CACHE PATH
+  "Where scripts/setup.sh has built other projects' libraries: onnx, simdjson, archives")
 find_package(absl REQUIRED)
 # Debian's package holds abseil both as shared libraries and as archives and names the former: 28 of them, which is a
 # third of the time a small conversion takes. Where there is an archive, it is linked. (Not into libslipway.so: the
@@ -64,7 +66,7 @@ target_include_directories(slipway_re2 SYSTEM INTERFACE ${RE2_INCLUDE})
 target_link_libraries(slipway_re2 INTERFACE ${SLIPWAY_RE2_ARCHIVE} ${SLIPWAY_RE2_ABSL} Threads::Threads)
 # Debian has no archive of simdjson: `scripts/setup.sh simdjson` builds one, which wheels need and everything takes once
 # it is there.
-find_library(SLIPWAY_SIMDJSON_ARCHIVE libsimdjson.a PATHS ${CMAKE_SOURCE_DIR}/build/deps/simdjson NO_DEFAULT_PATH)
+find_library(SLIPWAY_SIMDJSON_ARCHIVE libsimdjson.a PATHS ${SLIPWAY_DEPS}/simdjson NO_DEFAULT_PATH)
 add_library(slipway_simdjson INTERFACE)
 set(SLIPWAY_SIMDJSON_INCLUDE "")
 if(SLIPWAY_SIMDJSON_ARCHIVE)
@@ -79,14 +81,13 @@ find_package(CLI11 REQUIRED)
 add_library(slipway_cli11 INTERFACE)
 target_link_libraries(slipway_cli11 INTERFACE CLI11::CLI11)
 
-set(SLIPWAY_ONNX_ROOT "${CMAKE_SOURCE_DIR}/build/deps/onnx" CACHE PATH "Where ONNX's C++ library is installed")
 set(Protobuf_USE_STATIC_LIBS ON)
 find_package(Protobuf REQUIRED)
 find_library(SLIPWAY_PROTOBUF_LIBRARY libprotobuf.so REQUIRED)  # for libslipway.so, as abseil's
-find_library(ONNX_LIBRARY libonnx.a PATHS ${SLIPWAY_ONNX_ROOT}/lib REQUIRED NO_DEFAULT_PATH)
-find_library(ONNX_PROTO_LIBRARY libonnx_proto.a PATHS ${SLIPWAY_ONNX_ROOT}/lib REQUIRED NO_DEFAULT_PATH)
+find_library(ONNX_LIBRARY libonnx.a PATHS ${SLIPWAY_DEPS}/onnx/lib REQUIRED NO_DEFAULT_PATH)
+find_library(ONNX_PROTO_LIBRARY libonnx_proto.a PATHS ${SLIPWAY_DEPS}/onnx/lib REQUIRED NO_DEFAULT_PATH)
 add_library(slipway_onnx INTERFACE)
-target_include_directories(slipway_onnx SYSTEM INTERFACE ${SLIPWAY_ONNX_ROOT}/include)
+target_include_directories(slipway_onnx SYSTEM INTERFACE ${SLIPWAY_DEPS}/onnx/include)
 target_compile_definitions(slipway_onnx INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx __ONNX_DISABLE_STATIC_REGISTRATION)
 target_link_libraries(slipway_onnx INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
 

@@ -1,7 +1,7 @@
 # The fuzz targets of tests/fuzz: libFuzzer's engine, which Debian packages apart from its compiler (scripts/setup.sh
 # fuzz puts it into build/deps/fuzz), around code that GCC builds. Built only where it is there. Without
 # SLIPWAY_COVERAGE the engine knows the answers that targets get and no blocks (tests/fuzz/feedback.cc).
-find_library(FUZZ_ENGINE Fuzzer PATHS ${CMAKE_SOURCE_DIR}/build/deps/fuzz NO_DEFAULT_PATH NO_CACHE)
+find_library(FUZZ_ENGINE Fuzzer PATHS ${SLIPWAY_DEPS}/fuzz NO_DEFAULT_PATH NO_CACHE)
 if(NOT FUZZ_ENGINE)
   return()
 endif()

@@ -3,7 +3,7 @@
 # cannot, they ask for this machine's glibc. packaging/check_glibc.py tells what a file asks for.
 set(SLIPWAY_OLDEST_GLIBC "2.28" CACHE STRING "The oldest glibc that what is built runs on; empty: this machine's")
 set(SLIPWAY_GLIBC_STUBS "")
-if(SLIPWAY_OLDEST_GLIBC AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT SLIPWAY_SANITIZE)
+if(SLIPWAY_OLDEST_GLIBC AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|aarch64)$" AND NOT SLIPWAY_SANITIZE)
   find_program(PYTHON3 python3 REQUIRED)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
     cmake/glibc/make_stubs.py cmake/glibc/compat.c cmake/glibc/start.c)

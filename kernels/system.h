@@ -18,9 +18,10 @@ int UsableProcessors();
 bool RequestTiles();
 
 // Instructions for sums of four int8 products that Arm's 64-bit processors may have: of signed bytes (SDOT), and of
-// unsigned by signed ones (USDOT). False on others.
+// unsigned by signed ones (USDOT), too; and for sums of two products of bf16 (BFDOT) besides. False on others.
 bool HasArmDotProducts();
 bool HasArmMixedDotProducts();
+bool HasArmBf16DotProducts();
 
 // Memory at a multiple of `alignment`, a power of two; null where there is none. FreeAligned() gives it back.
 void* AllocateAligned(size_t alignment, size_t bytes);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Says which glibc ELF files ask for, and fails where it is newer than a limit, or where they need other shared
-libraries.
+libraries. Those that lie in the same wheel are not others.
 
     check_glibc.py [--most 2.28] FILE...       # FILE: a program, a shared library, or a wheel (.whl) of them
 """
@@ -32,8 +32,8 @@ def readelf(*arguments):
     return subprocess.run(["readelf", "-W", *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def complaints(path, most):
-    """Prints what `path` needs; returns what is wrong with that."""
+def complaints(path, most, beside):
+    """Prints what `path` needs; returns what is wrong with that. `beside`: names of files that come with it."""
     needs = readelf("-V", path)
     needs = needs[needs.find("Version needs section") :]
     versions = sorted({version(v) for v in re.findall(r"Name: GLIBC_([0-9.]+)", needs)})
@@ -45,7 +45,7 @@ def complaints(path, most):
     if versions and versions[-1] > most:
         wrong.append(f"{path} asks for glibc {highest}")
     wrong += [f"{path} asks for {v}" for v in sorted(others)]
-    wrong += [f"{path} needs {library}" for library in libraries if library not in OF_GLIBC]
+    wrong += [f"{path} needs {library}" for library in libraries if library not in OF_GLIBC | beside]
     return wrong
 
 
@@ -72,8 +72,9 @@ def main():
             files = elf_files(path, os.path.join(folder, str(i)))
             if not files:
                 wrong.append(f"{path} holds no ELF file")
+            beside = {os.path.basename(file) for file in files} if path.endswith(".whl") else set()
             for file in files:
-                wrong += complaints(file, version(options.most))
+                wrong += complaints(file, version(options.most), beside)
     for line in wrong:
         print("error:", line, file=sys.stderr)
     return 1 if wrong else 0

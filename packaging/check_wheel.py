@@ -24,6 +24,8 @@ PROGRAM = ROOT / "samples" / "minilm.pt2"
 
 CONVERT = """
 import sys, slipway
+from slipway import _library
+_library._library()  # which writes models in memory
 program, weights, output = sys.argv[1:]
 result = slipway.convert(program, output, weights=weights)
 assert result.output.stat().st_size == result.report["bytes_written"], result.report

@@ -2,24 +2,27 @@
 # Slipway itself for 64-bit Arm, built and tested on another machine with Debian 12, in build/arm64: what is there
 # already is skipped. By hand, parts by name, and tests by suite:
 #
-#     scripts/cross_aarch64.sh [packages] [root] [onnx] [build]      (default: all four)
+#     scripts/cross_aarch64.sh [packages] [root] [onnx] [archives] [python] [build]
+#                                                                    (default: packages root onnx build)
 #     scripts/cross_aarch64.sh test [SUITE[/FILE]...]                (default: unit golden cli)
 #     scripts/cross_aarch64.sh emulate COMMAND...                    a command to which this is a 64-bit Arm machine
 #
 # The libraries are Debian's packages for arm64, unpacked into build/arm64/root, which is the compiler's and the
-# emulator's root, too; the machine's own packages and settings stay as they are.
+# emulator's root, too; the machine's own packages and settings stay as they are. scripts/build_wheel.sh sources this
+# file for its functions.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 ARM="$BUILD/arm64"
 ARM_ROOT="$ARM/root"
-ARM_ONNX="$ARM_ROOT/opt/onnx"  # below the root, where the toolchain file has CMake look for libraries
+ARM_DEPS="$ARM_ROOT/opt"  # below the root, where the toolchain file has CMake look for libraries
+ARM_PYTHON="$ARM/python"
 TOOLCHAIN="$ROOT/cmake/aarch64.cmake"
 TARGETS=(shipped unit_tests run_pass diagnostics_doc flags_doc ops_doc)
 HOST_TOOLS=(g++-aarch64-linux-gnu qemu-user)
 
-# The packages of libraries among those that slipway is built with.
-arm_packages() { printf '%s\n' "${DEBIAN_PACKAGES[@]}" | grep -E '^(lib|zlib).*-dev$'; }
+# The packages of libraries among those that slipway is built with, and the Python that a wheel is tried under.
+arm_packages() { printf '%s\n' "${DEBIAN_PACKAGES[@]}" | grep -E '^(lib|zlib).*-dev$|^python3-venv$'; }
 
 get_root() {
   local work="$ARM/root-download" apt package packages link
@@ -34,6 +37,9 @@ get_root() {
   find "$work/root" -type l -lname '/*' -printf '%P\n' | while read -r link; do  # such as libz.so: -> /lib/…
     ln -sfnr "$work/root$(readlink "$work/root/$link")" "$work/root/$link"
   done
+  for package in "${ARCHIVES_PACKAGES[@]}"; do
+    dpkg-deb -W --showformat='${source:Package}=${source:Version}\n' "$work/cache/archives/${package}"_*.deb
+  done >"$work/root/packages"
   arm_packages >"$work/root/.stamp"
   mv "$work/root" "$ARM_ROOT"
   rm -rf "$work"
@@ -47,12 +53,23 @@ setup_root() {
   fi
 }
 
-setup_arm_onnx() {
-  if [[ "$(cat "$ARM_ONNX/.stamp" 2>/dev/null)" == "$(onnx_stamp)" ]]; then
-    skip "ONNX $ONNX_VERSION for arm64, C++ library"
+setup_arm_onnx() { setup_onnx "$ARM_DEPS/onnx" "-DCMAKE_TOOLCHAIN_FILE=$TOOLCHAIN"; }
+
+setup_arm_archives() {
+  setup_simdjson "$ARM_DEPS/simdjson" aarch64-linux-gnu-
+  setup_archives "$ARM_DEPS/archives" "$(cat "$ARM_ROOT/packages")" "-DCMAKE_TOOLCHAIN_FILE=$TOOLCHAIN"
+}
+
+make_arm_python() {
+  emulate "$ARM_ROOT/usr/bin/python3" -m venv "$ARM_PYTHON"
+  emulate "$ARM_PYTHON/bin/pip" install --disable-pip-version-check "$(grep '^numpy==' "$ROOT/samples/requirements.txt")"
+}
+
+setup_arm_python() {
+  if [[ -e "$ARM_PYTHON/bin/numpy-config" ]]; then
+    skip "Python for arm64, with numpy"
   else
-    step "ONNX $ONNX_VERSION for arm64: C++ library (two minutes)" build_onnx "$ARM_ONNX" \
-      "-DCMAKE_TOOLCHAIN_FILE=$TOOLCHAIN"
+    step "Python for arm64, with numpy, in build/arm64/python" make_arm_python
   fi
 }
 
@@ -78,7 +95,7 @@ arm_commands() {
 # emulate COMMAND...: while it runs, the kernel starts qemu for programs for 64-bit Arm: for this command only, in a
 # namespace of its own (Linux 6.7 and later) in which their libraries lie beside the machine's, where the machine does
 # not do that anyway (qemu-user-binfmt).
-emulate() {
+emulate() (  # a shell of its own: PATH stays as it is
   arm_commands
   export PATH="$ARM/bin:$PATH"
   if grep -qs '^enabled' /proc/sys/fs/binfmt_misc/qemu-aarch64; then
@@ -94,7 +111,7 @@ emulate() {
       shift
       exec "$@"' emulate "$ARM_ROOT" "$@"
   fi
-}
+)
 
 test_arm() {
   [[ $# -gt 0 ]] || set -- unit golden cli
@@ -103,12 +120,15 @@ test_arm() {
 }
 
 DEBIAN_PACKAGES+=("${HOST_TOOLS[@]}")
+[[ "${BASH_SOURCE[0]}" == "$0" ]] || return 0
 [[ $# -gt 0 ]] || set -- packages root onnx build
 while [[ $# -gt 0 ]]; do
   case "$1" in
     packages) setup_packages ;;
     root) setup_root ;;
     onnx) setup_arm_onnx ;;
+    archives) setup_arm_archives ;;
+    python) setup_arm_python ;;
     build) step "slipway for arm64 (${TARGETS[*]})" build_arm ;;
     emulate | test)
       command="$1"
@@ -116,7 +136,7 @@ while [[ $# -gt 0 ]]; do
       if [[ "$command" == test ]]; then test_arm "$@"; else emulate "$@"; fi
       exit
       ;;
-    *) fail "no such part: $1 (packages, root, onnx, build, test, emulate)" ;;
+    *) fail "no such part: $1 (packages, root, onnx, archives, python, build, test, emulate)" ;;
   esac
   shift
 done

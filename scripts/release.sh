@@ -1,27 +1,28 @@
 #!/usr/bin/env bash
-# The files of a release: wheel, Debian package, sources, an SBOM (CycloneDX) and SHA256SUMS, of the commit that is
-# checked out.
+# The files of a release: wheels for x86-64 and 64-bit Arm, Debian package, sources, an SBOM (CycloneDX) and SHA256SUMS,
+# of the commit that is checked out.
 #
-#     scripts/release.sh [--build FOLDER] [--wheel FILE | --no-wheel] [--out FOLDER]
+#     scripts/release.sh [--build FOLDER] [--wheel FILE]... [--no-wheel] [--out FOLDER]
 #     scripts/release.sh --twice
 #
 # --build: a build of the preset release to package, in place of build/presets/release, which is built. --wheel: a wheel
-# that scripts/build_wheel.sh has built. --out: an empty folder, in place of build/release. The time in all of them is
+# that scripts/build_wheel.sh has built, in place of those that are built here; --no-wheel: none. --out: an empty folder, in place of build/release. The time in all of them is
 # the commit's. --twice makes a release in each of two clones below folders of different names, without the compiler
-# cache, and compares them byte by byte; what scripts/setup.sh has built in build/deps is the same in both.
+# cache, and compares them byte by byte; what scripts/setup.sh and
+# scripts/cross_aarch64.sh have got of other projects is the same in both.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 VERSION=$(cat "$ROOT/VERSION")
-build="$BUILD/presets/release" out="$BUILD/release" wheel=build twice=
+build="$BUILD/presets/release" out="$BUILD/release" wheels=() build_wheels=1 twice=
 while [[ $# -gt 0 ]]; do
   case "$1" in
     --build) build=$(realpath "$2") && shift ;;
     --out) out=$(realpath -m "$2") && shift ;;
-    --wheel) wheel=$(realpath "$2") && shift ;;
-    --no-wheel) wheel= ;;
+    --wheel) wheels+=("$(realpath "$2")") && build_wheels= && shift ;;
+    --no-wheel) build_wheels= ;;
     --twice) twice=1 ;;
-    *) fail "usage: scripts/release.sh [--build FOLDER] [--wheel FILE | --no-wheel] [--out FOLDER] | --twice" ;;
+    *) fail "usage: scripts/release.sh [--build FOLDER] [--wheel FILE]... [--no-wheel] [--out FOLDER] | --twice" ;;
   esac
   shift
 done
@@ -59,7 +60,7 @@ check_paths() {
   mkdir "$work"
   dpkg-deb -x "$out"/*.deb "$work/deb"
   for file in "$out"/*.whl; do
-    [[ ! -e $file ]] || python3 -m zipfile -e "$file" "$work/wheel"
+    [[ ! -e $file ]] || python3 -m zipfile -e "$file" "$work/$(basename "$file")"
   done
   for file in "$ROOT" "$build" "$sources"; do
     if grep -rlaF "$file/" "$work"; then found=1; fi
@@ -69,6 +70,7 @@ check_paths() {
 }
 
 release() {
+  local machine wheel
   check_changelog
   [[ ! -e $out || -z "$(ls -A "$out")" ]] || fail "$out is not empty"
   mkdir -p "$out"
@@ -83,11 +85,13 @@ release() {
   command -v dpkg-shlibdeps >/dev/null || step "Debian package dpkg-dev" install_packages dpkg-dev
   step "Debian package" make_deb
   step "sources" make_sources
-  if [[ $wheel == build ]]; then
-    JOBS="$JOBS" "$ROOT/scripts/build_wheel.sh"
-    wheel=$(echo "$BUILD/dist/slipway-$VERSION"-*.whl)
+  if [[ -n $build_wheels ]]; then
+    for machine in x86_64 aarch64; do
+      JOBS="$JOBS" "$ROOT/scripts/build_wheel.sh" $machine
+      wheels+=("$BUILD/dist/slipway-$VERSION"-*"_$machine.whl")
+    done
   fi
-  if [[ -n $wheel ]]; then cp "$wheel" "$out/"; fi
+  for wheel in "${wheels[@]}"; do cp "$wheel" "$out/"; done
   step "paths" check_paths
   (cd "$out" && python3 "$ROOT/packaging/sbom.py" "slipway-$VERSION.cdx.json" --licences "$build/licences/copyright" \
     slipway*)
@@ -96,14 +100,15 @@ release() {
 }
 
 release_twice() {
-  local work name
-  work=$(mktemp -d)
+  local name folder
+  "$ROOT/scripts/setup.sh" packages onnx archives
+  "$ROOT/scripts/cross_aarch64.sh" packages root onnx archives python
+  work=$(mktemp -d)  # not local: the trap runs at the end
   trap 'rm -rf "$work"' EXIT
   for name in a "another place/b"; do
     git clone --quiet "$ROOT" "$work/$name"
-    mkdir "$work/$name/build"
-    ln -s "$DEPS" "$work/$name/build/deps"
-    ln -s "$VENV" "$work/$name/build/venv"
+    mkdir -p "$work/$name/build/arm64"
+    for folder in deps venv arm64/root arm64/python; do ln -s "$BUILD/$folder" "$work/$name/build/$folder"; done
     CCACHE_DISABLE=1 "$work/$name/scripts/release.sh"
   done
   diff -r "$work/a/build/release" "$work/another place/b/build/release"

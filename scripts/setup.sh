@@ -135,39 +135,44 @@ build_onnx() {
   rm -rf "$work"
 }
 
+# setup_onnx [TARGET ARGUMENT...]: as build_onnx has them.
 setup_onnx() {
-  if [[ "$(cat "$DEPS/onnx/.stamp" 2>/dev/null)" == "$(onnx_stamp)" && -e "$DEPS/onnx/LICENSE" ]]; then
+  local target="${1:-$DEPS/onnx}"
+  if [[ "$(cat "$target/.stamp" 2>/dev/null)" == "$(onnx_stamp)" && -e "$target/LICENSE" ]]; then
     skip "ONNX $ONNX_VERSION, C++ library"
   else
-    step "ONNX $ONNX_VERSION: C++ library (a minute)" build_onnx "$DEPS/onnx"
+    step "ONNX $ONNX_VERSION: C++ library (a minute)" build_onnx "$target" "${@:2}"
   fi
 }
 
 # --- simdjson as an archive ------------------------------------------------------------------------------------------
 
+# build_simdjson TARGET TOOLS: installs it into that folder; TOOLS is what a cross compiler's names begin with.
 build_simdjson() {
-  local work="$DEPS/simdjson-build"
-  rm -rf "$work" "$DEPS/simdjson"
+  local target="$1" tools="${2:-}" work="$DEPS/simdjson-build"
+  rm -rf "$work" "$target"
   mkdir -p "$work"
   pip_download "$work" --no-binary "$SIMDJSON_PACKAGE" "$SIMDJSON_PACKAGE==$SIMDJSON_VERSION"
   check_sha256 "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" "$SIMDJSON_SHA256"
   tar -xzf "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" -C "$work" --strip-components=2 \
     "$SIMDJSON_PACKAGE-$SIMDJSON_VERSION/simdjson"
-  (cd "$work" && c++ -std=c++20 -O2 -DNDEBUG -DSIMDJSON_THREADS_ENABLED=1 -fPIC -fvisibility=hidden \
+  (cd "$work" && "${tools}g++" -std=c++20 -O2 -DNDEBUG -DSIMDJSON_THREADS_ENABLED=1 -fPIC -fvisibility=hidden \
       $ONNX_FLAGS -ffile-prefix-map="$work"/= -c simdjson.cpp -o simdjson.o)
   mkdir "$work/done"
-  ar rcsD "$work/done/libsimdjson.a" "$work/simdjson.o"
+  "${tools}ar" rcsD "$work/done/libsimdjson.a" "$work/simdjson.o"
   cp "$work/simdjson.h" "$work/done/"
-  mv "$work/done" "$DEPS/simdjson"
+  mv "$work/done" "$target"
   rm -rf "$work"
 }
 
 # Only for what is to run on other machines: Debian packages the shared library alone, which serves on this one.
+# setup_simdjson [TARGET TOOLS]: as build_simdjson has them.
 setup_simdjson() {
-  if [[ -e "$DEPS/simdjson/libsimdjson.a" ]]; then
+  local target="${1:-$DEPS/simdjson}"
+  if [[ -e "$target/libsimdjson.a" ]]; then
     skip "simdjson, static library"
   else
-    step "simdjson, static library" build_simdjson
+    step "simdjson, static library" build_simdjson "$target" "${2:-}"
   fi
 }
 
@@ -177,8 +182,9 @@ setup_simdjson() {
 # The sources that the installed packages were built from, as lines NAME=VERSION.
 archives_packages() { dpkg-query -W -f='${source:Package}=${source:Version}\n' "${ARCHIVES_PACKAGES[@]}"; }
 
+# archives_stamp SOURCES: what their archives depend on; they are built anew when any of it changes.
 archives_stamp() {
-  archives_packages && cat "$ROOT/cmake/archives/CMakeLists.txt" && echo "$ONNX_FLAGS $(c++ -dumpfullversion)"
+  echo "$1" && cat "$ROOT/cmake/archives/CMakeLists.txt" && echo "$ONNX_FLAGS $(c++ -dumpfullversion)"
 }
 
 # The archives of Debian that apt knows, as lines of TYPE: deb or deb-src.
@@ -205,36 +211,41 @@ own_apt() {
   "${apt[@]}" update
 }
 
+# build_archives TARGET SOURCES ARGUMENT...: of these sources, lines NAME=VERSION, into that folder; CMake gets the
+# arguments.
 build_archives() {
-  local work="$DEPS/archives-build" apt line launcher=() sources
-  rm -rf "$work" "$DEPS/archives"
+  local target="$1" sources="$2" work="$DEPS/archives-build" apt line lines launcher=()
+  shift 2
+  mapfile -t lines <<<"$sources"
+  rm -rf "$work" "$target"
   mkdir -p "$work/unpacked"
   own_apt "$work" deb-src
-  mapfile -t sources < <(archives_packages)
-  (cd "$work" && "${apt[@]}" source --download-only --only-source "${sources[@]}")
-  for line in "${sources[@]}"; do
+  (cd "$work" && "${apt[@]}" source --download-only --only-source "${lines[@]}")
+  for line in "${lines[@]}"; do
     dpkg-source --no-check --extract "$work/${line%%=*}"_*.dsc "$work/unpacked/${line%%=*}"
   done
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake -G Ninja -S "$ROOT/cmake/archives" -B "$work/build" "${launcher[@]}" -DSOURCES="$work/unpacked" \
     -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/unpacked/=" -DCMAKE_INSTALL_PREFIX="$work/done"
+    -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/unpacked/=" -DCMAKE_INSTALL_PREFIX="$work/done" "$@"
   cmake --build "$work/build" -j "$JOBS" --target install
-  archives_stamp >"$work/done/.stamp"
-  archives_packages >"$work/done/packages"
-  mv "$work/done" "$DEPS/archives"
+  archives_stamp "$sources" >"$work/done/.stamp"
+  echo "$sources" >"$work/done/packages"
+  mv "$work/done" "$target"
   rm -rf "$work"
 }
 
 # Only for a libslipway.so that is to run on other machines: what is configured after that has it all inside.
+# setup_archives [TARGET SOURCES ARGUMENT...]: as build_archives has them.
 setup_archives() {
-  setup_simdjson
-  if [[ "$(cat "$DEPS/archives/.stamp" 2>/dev/null)" == "$(archives_stamp)" ]]; then
+  local target="${1:-$DEPS/archives}" sources="${2:-$(archives_packages)}"
+  if [[ "$(cat "$target/.stamp" 2>/dev/null)" == "$(archives_stamp "$sources")" ]]; then
     skip "abseil, Protobuf and RE2, archives for libslipway.so"
     return
   fi
   command -v dpkg-source >/dev/null || step "Debian package dpkg-dev, which unpacks sources" install_packages dpkg-dev
-  step "abseil, Protobuf and RE2: Debian's sources, archives for libslipway.so (some minutes)" build_archives
+  step "abseil, Protobuf and RE2: Debian's sources, archives for libslipway.so (some minutes)" \
+    build_archives "$target" "$sources" "${@:3}"
 }
 
 # --- slipway ---------------------------------------------------------------------------------------------------------
@@ -340,7 +351,8 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   [[ $# -gt 0 ]] || set -- packages onnx
   for part in "$@"; do
     case "$part" in
-      packages | onnx | simdjson | archives | minilm | fuzz) "setup_$part" ;;
+      packages | onnx | simdjson | minilm | fuzz) "setup_$part" ;;
+      archives) setup_simdjson && setup_archives ;;
       build) setup_build all ;;
       venv) setup_venv tests ;;
       *) fail "no such part: $part (packages, onnx, simdjson, archives, build, minilm, venv, fuzz)" ;;

@@ -9,7 +9,7 @@ that, start.c how a program begins.
 
     make_stubs.py FOLDER VERSION COMPILER      # then link with -B FOLDER -L FOLDER
 
-A cross compiler's glibc serves, too; start.c is for x86-64 alone, so that elsewhere only libraries are linked so.
+A cross compiler's glibc serves, too.
 
 Fails where the machine's glibc is newer than what compat.c was written for.
 """
@@ -115,8 +115,7 @@ def main():
     architecture = asked("-dumpmachine").partition("-")[0]
     compile_c = [compiler, "-x", "c", "-O2", "-fPIC", "-fstack-protector-strong", f"-ffile-prefix-map={here}=", "-c"]
     subprocess.run([*compile_c, "-fvisibility=hidden", f"{here}/compat.c", "-o", f"{folder}/compat.o"], check=True)
-    if architecture == "x86_64":
-        subprocess.run([*compile_c, "-fno-stack-protector", f"{here}/start.c", "-o", f"{folder}/Scrt1.o"], check=True)
+    subprocess.run([*compile_c, "-fno-stack-protector", f"{here}/start.c", "-o", f"{folder}/Scrt1.o"], check=True)
     subprocess.run([asked("-print-prog-name=ar"), "rcsD", f"{folder}/libcompat.a", f"{folder}/compat.o"], check=True)
     newest = max(v for _, v, *_ in symbols_of(where("libc.so.6")))
     if newest[:2] > NEWEST:

@@ -1,10 +1,6 @@
 // Where a program begins, in place of the C library's Scrt1.o: that of glibc 2.34 and later leaves it to the C library
 // to run a program's constructors, which older ones do not. Older ones call the function that is handed to them for it,
 // and newer ones still do.
-#if !defined(__x86_64__)
-#error "written for x86-64"
-#endif
-
 typedef void (*Constructor)(int, char**, char**);
 extern Constructor __init_array_start[] __attribute__((visibility("hidden")));
 extern Constructor __init_array_end[] __attribute__((visibility("hidden")));
@@ -17,6 +13,8 @@ __attribute__((used)) static void RunConstructors(int argc, char** argv, char** 
   for (Constructor* c = __init_array_start; c != __init_array_end; ++c) (*c)(argc, argv, environment);
 }
 
+// __libc_start_main(main, argc, argv, constructors, destructors, function for exit, end of the stack)
+#if defined(__x86_64__)
 // The system enters with the arguments on the stack and a function for exit in rdx.
 __asm__(
     ".text\n"
@@ -40,3 +38,31 @@ __asm__(
     "  hlt\n"
     "  .cfi_endproc\n"
     ".size _start, .-_start\n");
+#elif defined(__aarch64__)
+// The system enters with the arguments on the stack, which is aligned, and a function for exit in x0.
+__asm__(
+    ".text\n"
+    ".globl _start\n"
+    ".type _start,@function\n"
+    "_start:\n"
+    "  .cfi_startproc\n"
+    "  .cfi_undefined x30\n"
+    "  hint #34\n"  // bti c
+    "  mov x29, xzr\n"
+    "  mov x30, xzr\n"
+    "  mov x5, x0\n"
+    "  mov x6, sp\n"
+    "  ldr x1, [sp]\n"
+    "  add x2, sp, #8\n"
+    "  adrp x3, RunConstructors\n"
+    "  add x3, x3, :lo12:RunConstructors\n"
+    "  mov x4, xzr\n"
+    "  adrp x0, :got:main\n"
+    "  ldr x0, [x0, :got_lo12:main]\n"
+    "  bl __libc_start_main\n"
+    "  brk #0\n"
+    "  .cfi_endproc\n"
+    ".size _start, .-_start\n");
+#else
+#error "written for x86-64 and aarch64"
+#endif

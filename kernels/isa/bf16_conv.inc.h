@@ -1,24 +1,10 @@
-// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. avx512bf16.cc includes this file once, after
-// simd.inc.h, elements.inc.h, math.inc.h and epilogue.inc.h, inside its unnamed namespace.
+// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. bf16_isa.inc.h includes this file once, after
+// simd.inc.h, elements.inc.h, math.inc.h, epilogue.inc.h and pair_dot.inc.h, inside its unnamed namespace.
 //
-// A word holds two neighbours of K. A step adds the products of words (vdpbf16ps): one of the image, which it
+// A word holds two neighbours of K. A step adds the products of words (PairDot): one of the image, which it
 // broadcasts, with one of each column of weights. Tile: mr × nr = kBf16Mr × two vectors of f32 accumulators.
 
 constexpr int kBf16Mr = 14;
-
-SLIPWAY_INLINE Vec AddPairProducts(Vec acc, WordVec x, WordVec w) {
-#if defined(__clang__) && __clang_major__ < 17
-  asm("" : "+v"(x));  // Clang 16 does not end where it folds the conversion of a broadcast
-#endif
-  return reinterpret_cast<Vec>(
-      _mm512_dpbf16_ps(reinterpret_cast<__m512>(acc), reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w)));
-}
-
-SLIPWAY_INLINE WordVec BroadcastPair(const uint8_t* p) {
-  uint32_t word;
-  __builtin_memcpy(&word, p, 4);
-  return word - WordVec{};
-}
 
 // What follows the sums of rows of V vectors of columns from j on, n of which count: vector (r, v) is sum[r · V + v],
 // rows are `row` elements apart and begin with element `at` of the result.
@@ -132,7 +118,7 @@ __attribute__((noinline)) void Bf16IgemmTile(const Bf16IgemmParams& g, int64_t y
       for (int r = 0; r < R; ++r) {
         const WordVec one = BroadcastPair(a[r / 3] + r % 3 * stride + 2 * p);
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum[r * V + v] = AddPairProducts(sum[r * V + v], one, weights[v]);
+        for (int v = 0; v < V; ++v) sum[r * V + v] = PairDot(sum[r * V + v], one, weights[v]);
       }
       asm("" : "+r"(stride));  // or the compiler keeps computed addresses on the stack
     }
@@ -217,18 +203,25 @@ SLIPWAY_INLINE BlockVec LoadBlock16(const uint8_t* p, int64_t n) {
 struct Bf16DwWords {
   WordVec of[2];
   SLIPWAY_INLINE Bf16DwWords(BlockVec a, BlockVec b) {
+#if defined(__aarch64__)
+    of[0] = reinterpret_cast<WordVec>(vzip1q_u16(reinterpret_cast<uint16x8_t>(a), reinterpret_cast<uint16x8_t>(b)));
+    of[1] = reinterpret_cast<WordVec>(vzip2q_u16(reinterpret_cast<uint16x8_t>(a), reinterpret_cast<uint16x8_t>(b)));
+#else
     of[0] =
         reinterpret_cast<WordVec>(_mm512_unpacklo_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
     of[1] =
         reinterpret_cast<WordVec>(_mm512_unpackhi_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#endif
   }
-  SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const { return AddPairProducts(acc, of[v], LoadWords(w)); }
+  SLIPWAY_INLINE Vec Add(Vec acc, int v, const uint16_t* w) const { return PairDot(acc, of[v], LoadWords(w)); }
 };
 // In the order of channels.
-SLIPWAY_INLINE void ChannelsInOrder(Vec* v) {
+SLIPWAY_INLINE void ChannelsInOrder([[maybe_unused]] Vec* v) {
+#if SLIPWAY_ISA_BYTES == 64  // vectors of one lane have theirs in order
   const Vec a = v[0], b = v[1];
   v[0] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   v[1] = __builtin_shufflevector(a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+#endif
 }
 
 // Output pixels [at, at + P), the first `count` of which are stored, × a block of channels from c on, n of which count.

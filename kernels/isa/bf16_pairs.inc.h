@@ -1,9 +1,5 @@
-// What the bf16 GEMMs of x86-64 share: avx512bf16.cc and amx.cc each include this file once, inside their unnamed
-// namespace. Blocks of b are packed as pairs of rows, which both kinds of instructions multiply.
-
-#ifndef SLIPWAY_INLINE
-#define SLIPWAY_INLINE inline __attribute__((always_inline))
-#endif
+// What bf16 GEMMs share: bf16_isa.inc.h and amx.cc each include this file once, after simd.inc.h, inside their unnamed
+// namespace. Blocks of b are packed as pairs of rows, which all kinds of instructions multiply.
 
 // Panels of a block of b, and its rows: as pairs it stays in the second-level cache. Tiles of amx.cc take 32 rows.
 constexpr int kPanels = 4;
@@ -21,19 +17,19 @@ int64_t Workspace(const GemmParams&) { return kDepth * kPanel * kPanels / 2; }
 
 // Packs rows [0, depth) of a panel as pairs of bf16, `panels` of which are side by side.
 void Pair(const uint16_t* panel, int64_t depth, int panels, uint32_t* to) {
-  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
-    const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel)));
-    const __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + kPanel)));
-    _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
-  }
+  const auto words = [](const uint16_t* from) {
+    return __builtin_convertvector(*reinterpret_cast<const HalfBitsAt*>(from), WordVec);
+  };
+  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels)
+    for (int64_t j = 0; j < kPanel; j += kLanes)
+      *reinterpret_cast<WordVecAt*>(to + j) = words(panel + j) | words(panel + kPanel + j) << 16;
 }
 
 void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {
-  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
-    const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(panel), 16), odd = _mm512_loadu_si512(panel + kPanel);
-    _mm512_storeu_si512(
-        to, _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)))));
-  }
+  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels)
+    for (int64_t j = 0; j < kPanel; j += kLanes)
+      *reinterpret_cast<WordVecAt*>(to + j) =
+          LoadWords(panel + j) >> 16 | (LoadWords(panel + kPanel + j) & 0xffff0000u);
 }
 
 // A block of b that is paired next, to prefetch: of bf16, pieces of as many bytes, one a panel.

@@ -120,6 +120,8 @@ SLIPWAY_INLINE void StorePartial(BF16Bits* p, Vec v, int64_t n) {
   typedef uint16_t Halves __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
 #ifdef __AVX512BF16__
   const auto halves = reinterpret_cast<Halves>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  const auto halves = reinterpret_cast<Halves>(vget_low_bf16(vcvtq_low_bf16_f32(reinterpret_cast<float32x4_t>(v))));
 #else
   const WordVec words = reinterpret_cast<WordVec>(RoundedBF16(v)) >> 16;
 #if SLIPWAY_ISA_BYTES == 64

@@ -89,7 +89,7 @@ struct Int8GemmMicrokernels {
 };
 
 // The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx;
-// on Arm neon, dotprod, i8mm.
+// on Arm neon, dotprod, i8mm, bf16.
 const Int8GemmMicrokernels& BestInt8Gemm();
 // Null where this build or this processor has none of that name.
 const Int8GemmMicrokernels* FindInt8Gemm(const char* name);

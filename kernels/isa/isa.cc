@@ -23,6 +23,8 @@ namespace slipway::kernels {
 extern const Isa kIsaNeon;
 extern const Int8GemmMicrokernels kInt8GemmNeon, kInt8GemmDotProd, kInt8GemmI8mm;
 extern const Int8ConvMicrokernels kInt8ConvNeon, kInt8ConvDotProd, kInt8ConvI8mm;
+extern const Bf16ConvMicrokernels kBf16ConvArm;
+extern const Bf16GemmMicrokernels kBf16GemmArm;
 #else
 extern const Isa kIsaBase;
 extern const Int8GemmMicrokernels kInt8GemmBase;
@@ -77,6 +79,7 @@ constexpr Row kRows[] = {
     {"neon", &kIsaNeon, &kInt8GemmNeon, &kInt8ConvNeon, nullptr, nullptr, [] { return true; }},
     {"dotprod", &kIsaNeon, &kInt8GemmDotProd, &kInt8ConvDotProd, nullptr, nullptr, HasArmDotProducts},
     {"i8mm", &kIsaNeon, &kInt8GemmI8mm, &kInt8ConvI8mm, nullptr, nullptr, HasArmMixedDotProducts},
+    {"bf16", &kIsaNeon, &kInt8GemmI8mm, &kInt8ConvI8mm, &kBf16ConvArm, &kBf16GemmArm, HasArmBf16DotProducts},
 #else
     {"v2", &kIsaBase, &kInt8GemmBase, &kInt8ConvBase, nullptr, nullptr, [] { return true; }},
 #endif

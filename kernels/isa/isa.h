@@ -32,7 +32,7 @@ struct Isa {
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx;
-// on Arm neon, dotprod, i8mm) caps it.
+// on Arm neon, dotprod, i8mm, bf16) caps it.
 const Isa& BestIsa();
 
 // What SLIPWAY_ISA caps it to; null where that is not set, or not the name of a set.

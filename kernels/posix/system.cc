@@ -37,12 +37,14 @@ bool RequestTiles() {
 }
 
 #if defined(__linux__) && defined(__aarch64__)
-// HWCAP_ASIMDDP and HWCAP2_I8MM; the latter is not in headers of Linux before 5.6.
+// HWCAP_ASIMDDP, HWCAP2_I8MM and HWCAP2_BF16; the last two are not in headers of Linux before 5.6.
 bool HasArmDotProducts() { return (getauxval(AT_HWCAP) >> 20 & 1) != 0; }
 bool HasArmMixedDotProducts() { return HasArmDotProducts() && (getauxval(AT_HWCAP2) >> 13 & 1) != 0; }
+bool HasArmBf16DotProducts() { return HasArmMixedDotProducts() && (getauxval(AT_HWCAP2) >> 14 & 1) != 0; }
 #else
 bool HasArmDotProducts() { return false; }
 bool HasArmMixedDotProducts() { return false; }
+bool HasArmBf16DotProducts() { return false; }
 #endif
 
 void* AllocateAligned(size_t alignment, size_t bytes) {

@@ -116,7 +116,7 @@ TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
       }
   // The ways differ in what these rows are: of 16 bits, or of bytes.
   for (const char* name :
-       {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx", "neon", "dotprod", "i8mm"}) {
+       {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx", "neon", "dotprod", "i8mm", "bf16"}) {
     const Int8GemmMicrokernels* isa = FindInt8Gemm(name);
     for (int nibbles = 0; isa != nullptr && nibbles < 2; ++nibbles) {
       const std::string_view way = isa->algorithm[nibbles];
