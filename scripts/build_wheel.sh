@@ -21,7 +21,8 @@ build_wheel() {
   export SOURCE_DATE_EPOCH  # the same files give the same wheel
   SOURCE_DATE_EPOCH=$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || stat -c %Y "$ROOT/VERSION")
   CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL="$JOBS" \
-    "$tools/bin/pip" wheel --disable-pip-version-check --no-deps --no-build-isolation "${SETTINGS[@]}" -w "$made" "$ROOT"
+    "$tools/bin/pip" wheel --disable-pip-version-check --no-deps --no-build-isolation "${SETTINGS[@]}" -w "$made" \
+    "$ROOT"
   python3 "$ROOT/packaging/check_glibc.py" --most 2.28 "$made"/slipway-*.whl
   "$tools/bin/wheel" tags --platform-tag "$PLATFORM" --remove "$made"/slipway-*.whl
   python3 "$ROOT/packaging/smaller_wheel.py" "$made"/slipway-*.whl

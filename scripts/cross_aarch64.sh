@@ -62,7 +62,8 @@ setup_arm_archives() {
 
 make_arm_python() {
   emulate "$ARM_ROOT/usr/bin/python3" -m venv "$ARM_PYTHON"
-  emulate "$ARM_PYTHON/bin/pip" install --disable-pip-version-check "$(grep '^numpy==' "$ROOT/samples/requirements.txt")"
+  emulate "$ARM_PYTHON/bin/pip" install --disable-pip-version-check \
+    "$(grep '^numpy==' "$ROOT/samples/requirements.txt")"
 }
 
 setup_arm_python() {

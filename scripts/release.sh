@@ -6,10 +6,10 @@
 #     scripts/release.sh --twice
 #
 # --build: a build of the preset release to package, in place of build/presets/release, which is built. --wheel: a wheel
-# that scripts/build_wheel.sh has built, in place of those that are built here; --no-wheel: none. --out: an empty folder, in place of build/release. The time in all of them is
-# the commit's. --twice makes a release in each of two clones below folders of different names, without the compiler
-# cache, and compares them byte by byte; what scripts/setup.sh and
-# scripts/cross_aarch64.sh have got of other projects is the same in both.
+# that scripts/build_wheel.sh has built, in place of those that are built here; --no-wheel: none. --out: an empty
+# folder, in place of build/release. The time in all of them is the commit's. --twice makes a release in each of two
+# clones below folders of different names, without the compiler cache, and compares them byte by byte; what
+# scripts/setup.sh and scripts/cross_aarch64.sh have got of other projects is the same in both.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
