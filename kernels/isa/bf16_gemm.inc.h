@@ -28,20 +28,26 @@ __attribute__((noinline)) void Bf16Tile(const uint16_t* a, int64_t a_stride, con
       for (int v = 0; v < V; ++v) sum[r][v] = PairDot(sum[r][v], x, w[v]);
     }
   }
+  const auto finish = [&]<bool kWhole>(int r, int v) __attribute__((always_inline)) {
+    const int64_t count = kWhole ? kLanes : Min(kLanes, n - v * kLanes);
+    if (kLanes < kPanel && count <= 0) return;
+    float* to = c + r * c_stride + v * kLanes;
+    if (add) sum[r][v] = LoadPartial(to, count) + sum[r][v];
+    if (bias != nullptr) sum[r][v] = LoadPartial(bias + v * kLanes, count) + sum[r][v];
+    if (rounded != nullptr)
+      StorePartial(reinterpret_cast<BF16Bits*>(rounded + r * rounded_stride + v * kLanes), sum[r][v], count);
+    else
+      StorePartial(to, sum[r][v], count);
+  };
+  const bool whole = kLanes < kPanel && n >= V * kLanes;  // where a vector is a panel, masks cost nothing
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      const int64_t count = Min(kLanes, n - v * kLanes);
-      if (count <= 0) continue;
-      float* to = c + r * c_stride + v * kLanes;
-      if (add) sum[r][v] = LoadPartial(to, count) + sum[r][v];
-      if (bias != nullptr) sum[r][v] = LoadPartial(bias + v * kLanes, count) + sum[r][v];
-      if (rounded != nullptr)
-        StorePartial(reinterpret_cast<BF16Bits*>(rounded + r * rounded_stride + v * kLanes), sum[r][v], count);
+    for (int v = 0; v < V; ++v)
+      if (whole)
+        finish.template operator()<true>(r, v);
       else
-        StorePartial(to, sum[r][v], count);
-    }
+        finish.template operator()<false>(r, v);
 }
 
 template <int V>

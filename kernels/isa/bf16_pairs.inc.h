@@ -1,5 +1,5 @@
-// What bf16 GEMMs share: bf16_isa.inc.h and amx.cc each include this file once, after simd.inc.h, inside their unnamed
-// namespace. Blocks of b are packed as pairs of rows, which all kinds of instructions multiply.
+// What bf16 GEMMs share: bf16_isa.inc.h and amx.cc each include this file once, after elements.inc.h, inside their
+// unnamed namespace. Blocks of b are packed as pairs of rows, which all kinds of instructions multiply.
 
 // Panels of a block of b, and its rows: as pairs it stays in the second-level cache. Tiles of amx.cc take 32 rows.
 constexpr int kPanels = 4;
@@ -17,12 +17,9 @@ int64_t Workspace(const GemmParams&) { return kDepth * kPanel * kPanels / 2; }
 
 // Packs rows [0, depth) of a panel as pairs of bf16, `panels` of which are side by side.
 void Pair(const uint16_t* panel, int64_t depth, int panels, uint32_t* to) {
-  const auto words = [](const uint16_t* from) {
-    return __builtin_convertvector(*reinterpret_cast<const HalfBitsAt*>(from), WordVec);
-  };
   for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels)
     for (int64_t j = 0; j < kPanel; j += kLanes)
-      *reinterpret_cast<WordVecAt*>(to + j) = words(panel + j) | words(panel + kPanel + j) << 16;
+      *reinterpret_cast<WordVecAt*>(to + j) = LoadHalfBits(panel + j) | LoadHalfBits(panel + kPanel + j) << 16;
 }
 
 void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {

@@ -60,18 +60,17 @@ SLIPWAY_INLINE Vec LoadAs(const _Float16* p) {
   return v;
 #endif
 }
-SLIPWAY_INLINE Vec LoadAs(const BF16Bits* p) {
+// The bits of halves, in the lower half of a word each. Intrinsics, since GCC 12 converts a vector in parts.
+SLIPWAY_INLINE WordVec LoadHalfBits(const void* p) {
 #if SLIPWAY_ISA_BYTES == 64
-  const IntVec wide =
-      reinterpret_cast<IntVec>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+  return reinterpret_cast<WordVec>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))));
 #elif SLIPWAY_ISA_BYTES == 32
-  const IntVec wide =
-      reinterpret_cast<IntVec>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return reinterpret_cast<WordVec>(_mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 #else
-  const IntVec wide = __builtin_convertvector(*reinterpret_cast<const HalfBitsAt*>(p), IntVec);
+  return __builtin_convertvector(*static_cast<const HalfBitsAt*>(p), WordVec);
 #endif
-  return reinterpret_cast<Vec>(wide << 16);
 }
+SLIPWAY_INLINE Vec LoadAs(const BF16Bits* p) { return reinterpret_cast<Vec>(LoadHalfBits(p) << 16); }
 // The first n elements, zeros behind them; memory beyond is neither read nor written.
 SLIPWAY_INLINE Vec LoadPartial(const BF16Bits* p, int64_t n) {
   if (n == kLanes) [[likely]]
