@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The kernels and the runtime for 64-bit Arm (NEON), as slipway carries them (cmake/CrossRuntime.cmake): their unit
 # tests run, and plans that this machine's slipway wrote run and compared with what it computes. tests/run.sh runs this
-# where a cross compiler is at hand (a minute; the first time two more to compile):
+# where a cross compiler is at hand (three minutes; the first time two more to compile):
 #
 #   apt-get install g++-aarch64-linux-gnu qemu-user googletest
 #   tests/arm/check.sh
