@@ -128,11 +128,11 @@ def main():
             tables[library] = {s: tables[name].pop(s) for s in moved}
     for name, symbols in tables.items():
         write_library(folder, name, symbols, compiler)
-    # libc's own linker script names an archive of functions that every program has a copy of.
+    # libc's own linker script names an archive of functions that every program has a copy of. Folders may have spaces.
     with open(f"{folder}/libc.so", "w") as out:
         out.write(
-            f"GROUP ( {folder}/libc.so.6 {folder}/libcompat.a {where('libc_nonshared.a')} "
-            f"AS_NEEDED ( {folder}/libpthread.so.0 {folder}/libdl.so.2 {where(LOADERS[architecture])} ) )\n"
+            f'GROUP ( "{folder}/libc.so.6" "{folder}/libcompat.a" "{where("libc_nonshared.a")}" '
+            f'AS_NEEDED ( "{folder}/libpthread.so.0" "{folder}/libdl.so.2" "{where(LOADERS[architecture])}" ) )\n'
         )
     for name in ("libm", "libpthread", "libdl"):
         link = f"{folder}/{name}.so"
