@@ -352,7 +352,10 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   for part in "$@"; do
     case "$part" in
       packages | onnx | simdjson | minilm | fuzz) "setup_$part" ;;
-      archives) setup_simdjson && setup_archives ;;
+      archives)  # not with "&&", which keeps a step from noticing that a command of it failed
+        setup_simdjson
+        setup_archives
+        ;;
       build) setup_build all ;;
       venv) setup_venv tests ;;
       *) fail "no such part: $part (packages, onnx, simdjson, archives, build, minilm, venv, fuzz)" ;;

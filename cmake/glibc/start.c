@@ -14,14 +14,14 @@ __attribute__((used)) static void RunConstructors(int argc, char** argv, char** 
 }
 
 // __libc_start_main(main, argc, argv, constructors, destructors, function for exit, end of the stack)
-#if defined(__x86_64__)
-// The system enters with the arguments on the stack and a function for exit in rdx.
 __asm__(
     ".text\n"
     ".globl _start\n"
     ".type _start,@function\n"
     "_start:\n"
     "  .cfi_startproc\n"
+#if defined(__x86_64__)
+    // The system enters with the arguments on the stack and a function for exit in rdx.
     "  .cfi_undefined rip\n"
     "  endbr64\n"
     "  xorl %ebp, %ebp\n"
@@ -36,16 +36,8 @@ __asm__(
     "  movq main@GOTPCREL(%rip), %rdi\n"
     "  call *__libc_start_main@GOTPCREL(%rip)\n"
     "  hlt\n"
-    "  .cfi_endproc\n"
-    ".size _start, .-_start\n");
 #elif defined(__aarch64__)
-// The system enters with the arguments on the stack, which is aligned, and a function for exit in x0.
-__asm__(
-    ".text\n"
-    ".globl _start\n"
-    ".type _start,@function\n"
-    "_start:\n"
-    "  .cfi_startproc\n"
+    // The system enters with the arguments on the stack, which is aligned, and a function for exit in x0.
     "  .cfi_undefined x30\n"
     "  hint #34\n"  // bti c
     "  mov x29, xzr\n"
@@ -61,8 +53,8 @@ __asm__(
     "  ldr x0, [x0, :got_lo12:main]\n"
     "  bl __libc_start_main\n"
     "  brk #0\n"
-    "  .cfi_endproc\n"
-    ".size _start, .-_start\n");
 #else
 #error "written for x86-64 and aarch64"
 #endif
+    "  .cfi_endproc\n"
+    ".size _start, .-_start\n");
