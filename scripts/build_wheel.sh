@@ -4,13 +4,25 @@
 # its name. What it promises is tried at the end (packaging/check_wheel.py), for Arm under qemu-user.
 #
 #     scripts/build_wheel.sh [x86_64|aarch64]       (default: this machine's)
+#     scripts/build_wheel.sh --build FOLDER         with the rooms of a build of the preset release, not compiled again
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-MACHINE="${1:-$(uname -m)}"
+MACHINE=$(uname -m)
+SETTINGS=()  # pip's, for scikit-build-core
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --build)
+      SETTINGS=(--config-settings "build-dir=$(realpath "$2")" --config-settings cmake.define.SLIPWAY_UNITY=OFF
+        --config-settings cmake.define.SLIPWAY_TESTS=ON)
+      shift
+      ;;
+    *) MACHINE="$1" ;;
+  esac
+  shift
+done
 PLATFORM="manylinux_2_28_$MACHINE"
 WHEEL="$BUILD/dist/slipway-$(cat "$ROOT/VERSION")-py3-none-$PLATFORM.whl"
-SETTINGS=()  # pip's, for scikit-build-core
 
 build_wheel() {
   local tools="$BUILD/wheel-venv" made="$BUILD/dist/new"
@@ -53,7 +65,8 @@ elif [[ "$MACHINE" == aarch64 ]]; then
   PYTHON=(emulate "$ARM_PYTHON/bin/python")
   CHECK=(--most-seconds 900)  # an emulator's time says nothing
 else
-  fail "usage: scripts/build_wheel.sh [x86_64|aarch64]; on a $(uname -m) machine a wheel for $MACHINE is not built"
+  fail "usage: scripts/build_wheel.sh [x86_64|aarch64] | --build FOLDER; a $(uname -m) machine builds no wheel for" \
+    "$MACHINE"
 fi
 make_venv
 step "wheel for $PLATFORM" build_wheel

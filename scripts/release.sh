@@ -2,14 +2,15 @@
 # The files of a release: wheels for x86-64 and 64-bit Arm, Debian package, sources, an SBOM (CycloneDX) and SHA256SUMS,
 # of the commit that is checked out.
 #
-#     scripts/release.sh [--build FOLDER] [--wheel FILE]... [--no-wheel] [--out FOLDER]
+#     scripts/release.sh [--build FOLDER] [--wheel FILE]... [--out FOLDER]
 #     scripts/release.sh --twice
 #
 # --build: a build of the preset release to package, in place of build/presets/release, which is built. --wheel: a wheel
-# that scripts/build_wheel.sh has built, in place of those that are built here; --no-wheel: none. --out: an empty
-# folder, in place of build/release. The time in all of them is the commit's. --twice makes a release in each of two
-# clones below folders of different names, without the compiler cache, and compares them byte by byte; what
-# scripts/setup.sh and scripts/cross_aarch64.sh have got of other projects is the same in both.
+# that scripts/build_wheel.sh has built, in place of those that are built here; this machine's is linked from the same
+# build as the Debian package. --out: an empty folder, in place of build/release. The time in all of them is the
+# commit's. --twice makes a release in each of two clones below folders of different names, without the compiler cache,
+# and compares them byte by byte; what scripts/setup.sh and scripts/cross_aarch64.sh have got of other projects is the
+# same in both.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -20,9 +21,8 @@ while [[ $# -gt 0 ]]; do
     --build) build=$(realpath "$2") && shift ;;
     --out) out=$(realpath -m "$2") && shift ;;
     --wheel) wheels+=("$(realpath "$2")") && build_wheels= && shift ;;
-    --no-wheel) build_wheels= ;;
     --twice) twice=1 ;;
-    *) fail "usage: scripts/release.sh [--build FOLDER] [--wheel FILE]... [--no-wheel] [--out FOLDER] | --twice" ;;
+    *) fail "usage: scripts/release.sh [--build FOLDER] [--wheel FILE]... [--out FOLDER] | --twice" ;;
   esac
   shift
 done
@@ -80,16 +80,16 @@ release() {
     setup_packages
     setup_onnx
     setup_simdjson
+    setup_archives
     step "slipway, preset release" build_release
   fi
   command -v dpkg-shlibdeps >/dev/null || step "Debian package dpkg-dev" install_packages dpkg-dev
   step "Debian package" make_deb
   step "sources" make_sources
   if [[ -n $build_wheels ]]; then
-    for machine in x86_64 aarch64; do
-      JOBS="$JOBS" "$ROOT/scripts/build_wheel.sh" $machine
-      wheels+=("$BUILD/dist/slipway-$VERSION"-*"_$machine.whl")
-    done
+    "$ROOT/scripts/build_wheel.sh" --build "$build"
+    "$ROOT/scripts/build_wheel.sh" aarch64
+    for machine in x86_64 aarch64; do wheels+=("$BUILD/dist/slipway-$VERSION"-*"_$machine.whl"); done
   fi
   for wheel in "${wheels[@]}"; do cp "$wheel" "$out/"; done
   step "paths" check_paths

