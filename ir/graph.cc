@@ -310,6 +310,26 @@ Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorR
   return p.graph->AddInput(std::move(value_name), std::move(type));
 }
 
+void RemoveInput(Program& p, size_t i) {
+  p.graph->RemoveInput(i);
+  p.input_specs.erase(p.input_specs.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+void RemoveUnreadWeights(Program& p) {
+  const text::Set updated = UpdatedWeights(p);
+  text::Map<int> inputs_of;
+  for (const InputSpec& s : p.input_specs) ++inputs_of[s.target];
+  std::vector<std::string> unread;
+  for (size_t i = p.input_specs.size(); i-- > 0;) {
+    const InputSpec& spec = p.input_specs[i];
+    const Value* v = p.graph->inputs()[i];
+    if (!spec.is_weight() || !v->users().empty() || p.graph->IsOutput(v) || updated.contains(spec.target)) continue;
+    if (--inputs_of[spec.target] == 0) unread.push_back(spec.target);
+    RemoveInput(p, i);
+  }
+  for (const std::string& name : unread) p.weights.erase(name);
+}
+
 std::vector<std::string> AbsentWeights(const Program& p) {
   std::vector<std::string> names;
   for (const InputSpec& s : p.input_specs)

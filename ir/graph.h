@@ -390,6 +390,12 @@ struct Program {
 // returns.
 Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorRef t, std::string value_name);
 
+// Removes the graph's i-th input, which nothing may read, and its spec; a weight's tensor stays.
+void RemoveInput(Program& p, size_t i);
+
+// Removes the inputs for weights that nothing reads, returns or updates, and the weights that no other input is for.
+void RemoveUnreadWeights(Program& p);
+
 // The names of the parameters and persistent buffers that the program has no values of, read or not; sorted.
 std::vector<std::string> AbsentWeights(const Program& p);
 

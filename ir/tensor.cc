@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/floats.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 
 namespace slipway::ir {
@@ -169,6 +170,31 @@ absl::StatusOr<std::string> ReadDense(const TensorRef& t, uint64_t limit) {
     for (int d = last - 1; d >= 0 && ++index[d] == t.sizes[d]; --d) index[d] = 0;
   }
   return out;
+}
+
+absl::StatusOr<std::vector<double>> ReadNumbers(const TensorRef& t) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadDense(t));
+  const auto read = [&]<typename T>(T x) {
+    std::vector<double> numbers(bytes.size() / sizeof x);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      std::memcpy(&x, bytes.data() + i * sizeof x, sizeof x);
+      numbers[i] = static_cast<double>(x);
+    }
+    return numbers;
+  };
+  switch (t.dtype) {
+    case DType::kFloat32: return read(float{});
+    case DType::kFloat64: return read(double{});
+    case DType::kBFloat16: return read(BF16{});
+    case DType::kFloat16: return read(F16{});
+    case DType::kInt64: return read(int64_t{});
+    case DType::kInt32: return read(int32_t{});
+    case DType::kInt16: return read(int16_t{});
+    case DType::kInt8: return read(int8_t{});
+    case DType::kUInt8:
+    case DType::kBool: return read(uint8_t{});
+    default: return absl::UnimplementedError(text::StrCat("numbers of ", Name(t.dtype)));
+  }
 }
 
 }  // namespace slipway::ir

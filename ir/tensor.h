@@ -63,6 +63,10 @@ TensorRef OwnedTensor(DType dtype, std::vector<int64_t> sizes, std::string bytes
 // The tensor's dense row-major bytes, for tensors small enough to hold (`limit` bytes; larger is ResourceExhausted).
 absl::StatusOr<std::string> ReadDense(const TensorRef& t, uint64_t limit = uint64_t{1} << 30);
 
+// A tensor's elements as doubles, which hold integers up to 2^53 exactly. Unimplemented for other than floats of 16 to
+// 64 bits, uint8, int8 to int64 and bool.
+absl::StatusOr<std::vector<double>> ReadNumbers(const TensorRef& t);
+
 // The storage's bytes if they are in memory or mapped; empty span for rules.
 absl::Span<const uint8_t> MappedBytes(const Storage& s);
 

@@ -99,8 +99,7 @@ void DropUnused(Program& p) {
   for (size_t i = g.inputs().size(); i-- > 0;) {
     const Value* v = g.inputs()[i];
     if (!v->users().empty() || g.IsOutput(v) || written.contains(v->name())) continue;
-    g.RemoveInput(i);
-    p.input_specs.erase(p.input_specs.begin() + static_cast<std::ptrdiff_t>(i));
+    ir::RemoveInput(p, i);
   }
   std::set<std::string_view> used;
   for (const ir::InputSpec& s : p.input_specs) used.insert(s.target);

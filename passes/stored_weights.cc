@@ -50,18 +50,7 @@ bool StoredWeights::IsReadOnce(const Value* v) const {
 }
 
 absl::StatusOr<std::vector<double>> StoredWeights::Read(const std::string& name) const {
-  const ir::TensorRef& t = Tensor(name);
-  ASSIGN_OR_RETURN(const std::string bytes, ir::ReadDense(t));
-  const auto read = [&]<typename T>(T) {
-    std::vector<double> out(bytes.size() / sizeof(T));
-    for (size_t i = 0; i < out.size(); ++i) {
-      T x;
-      std::memcpy(&x, bytes.data() + i * sizeof x, sizeof x);
-      out[i] = static_cast<double>(x);
-    }
-    return out;
-  };
-  return t.dtype == DType::kFloat64 ? read(double{}) : read(float{});
+  return ir::ReadNumbers(Tensor(name));
 }
 
 bool StoredWeights::IsNorm(const ir::Node& n) const {

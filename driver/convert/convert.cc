@@ -24,7 +24,6 @@
 #include "driver/quantize/quantize.h"
 #include "dynamic_shapes/rewrite.h"
 #include "importers/checkpoint/state_dict.h"
-#include "importers/onnx/to_aten.h"
 #include "io/atomic_writer.h"
 #include "io/inflated.h"
 #include "passes/complex/io.h"
@@ -243,8 +242,9 @@ absl::Status WriteTarget(Conversion& c) {
   auto archive = ReadPrograms(c.options, c.reader, t, c.summary);
   if (!archive.ok()) return archive.status();
   c.archive = *std::move(archive);
+  // Sizes, axes and switches of ONNX models are arguments now; what becomes an ONNX model again has their names there.
   if (t.name != "onnx" && c.options.inputs.size() == 1 && IsFromOnnx(c.archive))
-    for (auto& p : c.archive.programs) importers::DropUnreadConstants(*p);
+    for (auto& p : c.archive.programs) ir::RemoveUnreadWeights(*p);
   const std::string place = c.options.inputs.size() == 1 ? c.options.inputs[0] : "";
   Storages storages;
   storages.Add(c.archive);

@@ -232,7 +232,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
   const size_t scales = recipe->dynamic ? 0 : pt2e::GroupActivations(*p.graph, annotations).size();
   RETURN_IF_ERROR(pt2e::Rewrite(p, annotations, *recipe, quantized));
   RETURN_IF_ERROR(passes::EliminateDeadCode(p));
-  pt2e::RemoveUnreadWeights(p);
+  ir::RemoveUnreadWeights(p);
 
   std::string line = text::StrCat(quantized.activations.size(), " activations become integers, with ");
   if (recipe->dynamic)

@@ -230,8 +230,7 @@ void GraphLowering::TakeBack(const Mark& before) {
     }
   while (p_.input_specs.size() > before.inputs && p_.graph->inputs().back()->users().empty()) {
     p_.weights.erase(p_.input_specs.back().target);
-    p_.input_specs.pop_back();
-    p_.graph->RemoveInput(p_.graph->inputs().size() - 1);
+    ir::RemoveInput(p_, p_.input_specs.size() - 1);
   }
 }
 

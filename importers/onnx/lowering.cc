@@ -2,8 +2,6 @@
 #include "importers/onnx/lowering.h"
 
 #include <algorithm>
-#include <cstring>
-#include "base/floats.h"
 
 #include "base/text.h"
 #include "importers/onnx/graph_lowering.h"
@@ -16,33 +14,6 @@ namespace {
 
 // Numbers that are read of data one by one.
 constexpr int64_t kMostElements = 64;
-
-template <typename T>
-std::vector<double> Read(const std::string& bytes) {
-  std::vector<double> out(bytes.size() / sizeof(T));
-  for (size_t i = 0; i < out.size(); ++i) {
-    T x;
-    std::memcpy(&x, bytes.data() + i * sizeof x, sizeof x);
-    out[i] = static_cast<double>(x);
-  }
-  return out;
-}
-
-// Nothing for types that no row asks numbers of.
-std::optional<std::vector<double>> Numbers(const std::string& bytes, DType t) {
-  switch (t) {
-    case DType::kFloat32: return Read<float>(bytes);
-    case DType::kFloat64: return Read<double>(bytes);
-    case DType::kFloat16: return Read<F16>(bytes);
-    case DType::kBFloat16: return Read<BF16>(bytes);
-    case DType::kInt64: return Read<int64_t>(bytes);
-    case DType::kInt32: return Read<int32_t>(bytes);
-    case DType::kInt8: return Read<int8_t>(bytes);
-    case DType::kUInt8:
-    case DType::kBool: return Read<uint8_t>(bytes);
-    default: return std::nullopt;
-  }
-}
 
 }  // namespace
 
@@ -136,8 +107,8 @@ Ints Call::constants(size_t i, std::string_view what) {
 std::optional<std::vector<double>> Call::NumbersOf(const Value* v) const {
   const ir::TensorRef* t = graph_.Stored(v);
   if (!t || t->numel() > kMostElements) return std::nullopt;
-  const auto bytes = ir::ReadDense(*t);
-  return bytes.ok() ? Numbers(*bytes, t->dtype) : std::nullopt;
+  auto numbers = ir::ReadNumbers(*t);
+  return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;
 }
 
 std::optional<std::vector<double>> Call::numbers(size_t i) { return has(i) ? NumbersOf(in(i)) : std::nullopt; }
@@ -153,9 +124,8 @@ std::optional<double> Call::NumberOf(const Value* v) const {
 
 std::optional<double> Call::NumberOf(const ir::TensorRef& t) {
   if (t.numel() != 1) return std::nullopt;
-  const auto bytes = ir::ReadDense(t);
-  const auto all = bytes.ok() ? Numbers(*bytes, t.dtype) : std::nullopt;
-  return all && all->size() == 1 ? std::optional<double>((*all)[0]) : std::nullopt;
+  const auto numbers = ir::ReadNumbers(t);
+  return numbers.ok() ? std::optional(numbers->front()) : std::nullopt;
 }
 
 const ir::NamedArg* Call::Find(std::string_view name) const {

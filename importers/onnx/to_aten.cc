@@ -19,17 +19,6 @@ bool UnderstandsOnnx(const onnx::NodeProto& n, int opset) {
   return row && (!row->takes || row->takes(n));
 }
 
-void DropUnreadConstants(ir::Program& p) {
-  for (size_t i = p.input_specs.size(); i-- > 0;) {
-    const ir::Value* v = p.graph->inputs()[i];
-    const ir::InputSpec& spec = p.input_specs[i];
-    if (!spec.is_weight() || !v->users().empty() || p.graph->IsOutput(v)) continue;
-    p.weights.erase(spec.target);
-    p.graph->RemoveInput(i);
-    p.input_specs.erase(p.input_specs.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-}
-
 absl::Status OnnxToAten(ir::Program& p, int written) {
   ASSIGN_OR_RETURN(const onnx::ModelProto frame, onnx_model::FrameOf(p));
   std::map<std::string, int> opsets;

@@ -19,10 +19,6 @@ namespace slipway::importers {
 // nodes that contradict their operator's rules.
 absl::Status OnnxToAten(ir::Program& p, int written = 0);
 
-// Takes out what a model stored and its program does not read: sizes, axes and switches, which are arguments now. The
-// ONNX exporter calls what it makes of these as they were.
-void DropUnreadConstants(ir::Program& p);
-
 // Whether there is a lowering of a node of ONNX's own operators at an opset.
 bool UnderstandsOnnx(const onnx::NodeProto& n, int opset);
 

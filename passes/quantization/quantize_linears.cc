@@ -237,8 +237,7 @@ absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const Quan
   const auto index = static_cast<size_t>(layer.value->index());
   for (const ir::OutputSpec& out : p.output_specs)
     if (out.target == layer.weight) return absl::OkStatus();  // a mutation of it
-  p.graph->RemoveInput(index);
-  p.input_specs.erase(p.input_specs.begin() + static_cast<std::ptrdiff_t>(index));
+  ir::RemoveInput(p, index);
   p.weights.erase(layer.weight);
   return absl::OkStatus();
 }

@@ -195,21 +195,6 @@ const std::string& WeightName(const ir::Program& p, const Value* v) {
   return p.input_specs[static_cast<size_t>(v->index())].target;
 }
 
-void RemoveUnreadWeights(ir::Program& p) {
-  const text::Set updated = ir::UpdatedWeights(p);
-  for (size_t i = p.input_specs.size(); i-- > 0;) {
-    const ir::InputSpec& spec = p.input_specs[i];
-    const Value* v = p.graph->inputs()[i];
-    if (!spec.is_weight() || !v->users().empty() || p.graph->IsOutput(v) || updated.contains(spec.target)) continue;
-    const std::string name = spec.target;
-    p.graph->RemoveInput(i);
-    p.input_specs.erase(p.input_specs.begin() + static_cast<std::ptrdiff_t>(i));
-    if (std::none_of(p.input_specs.begin(), p.input_specs.end(),
-                     [&](const ir::InputSpec& s) { return s.target == name; }))
-      p.weights.erase(name);
-  }
-}
-
 absl::Status FoldNorms(ir::Program& p, const StoreTensor& store) { return Folder(p, store).Run(); }
 
 }  // namespace slipway::quantizer::pt2e

@@ -27,9 +27,6 @@ bool IsStoredWeight(const ir::Program& p, const ir::Value* v);
 // Its name.
 const std::string& WeightName(const ir::Program& p, const ir::Value* v);
 
-// Removes weights that nothing reads, updates or returns.
-void RemoveUnreadWeights(ir::Program& p);
-
 }  // namespace slipway::quantizer::pt2e
 
 #endif  // SLIPWAY_QUANTIZER_PT2E_FOLD_NORMS_H_

@@ -140,6 +140,32 @@ TEST_F(GraphTest, ClonesWithSubgraphs) {
   EXPECT_TRUE(Verify(p_).ok()) << Verify(p_);
 }
 
+TEST_F(GraphTest, RemovesUnreadWeights) {
+  const auto weight = [&](const char* name, const char* value_name) {
+    return AddWeight(p_, InputSpec::kParameter, name, OwnedTensor(DType::kFloat32, {2}, std::string(8, '\0')),
+                     value_name);
+  };
+  Value* read = Unary("aten.relu.default", weight("read", "a"), "y");
+  weight("unread", "b");
+  Value* returned = weight("returned", "c");
+  weight("updated", "d");
+  p_.input_specs.push_back({InputSpec::kParameter, "read"});  // an input of its own for the same weight
+  g_.AddInput("e", x_->type());
+  Return({Arg(read), Arg(returned), Arg(read)});
+  p_.output_specs[2] = {OutputSpec::kBufferMutation, "updated"};
+  RemoveUnreadWeights(p_);
+  std::vector<std::string> targets;
+  for (const InputSpec& s : p_.input_specs) targets.push_back(s.target);
+  EXPECT_EQ(targets, (std::vector<std::string>{"", "read", "returned", "updated"})) << "the user's input stays";
+  EXPECT_EQ(g_.inputs().size(), targets.size());
+  EXPECT_EQ(g_.inputs().back()->name(), "d");
+  EXPECT_EQ(g_.inputs().back()->index(), 3);
+  EXPECT_TRUE(p_.weights.contains("read"));
+  EXPECT_FALSE(p_.weights.contains("unread"));
+  EXPECT_EQ(p_.weights.size(), 3u);
+  EXPECT_TRUE(Verify(p_).ok()) << Verify(p_);
+}
+
 TEST(ArgTest, ListsWithoutSymbolsAreInts) {
   EXPECT_EQ(*Arg(SymInts{1, 2}).get<Ints>(), (Ints{1, 2}));
   EXPECT_TRUE(Arg(static_cast<Value*>(nullptr)).is_none());

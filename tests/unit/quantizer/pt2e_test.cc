@@ -280,7 +280,7 @@ TEST(Rewrite, EachAnnotatedReaderHasItsOwnDequantize) {
   for (const ir::Value* v : WeightsOf(*p.graph, a))
     values.weights[v] = {{1, 2, 3, 4}, 0, ir::OwnedTensor(ir::DType::kInt8, {4, 4, 1, 1}, std::string(16, '\1'))};
   ASSERT_TRUE(Rewrite(p, a, recipe, values).ok());
-  RemoveUnreadWeights(p);
+  ir::RemoveUnreadWeights(p);
   EXPECT_FALSE(p.weights.contains("w"));
   EXPECT_FALSE(p.weights.contains("v"));
   EXPECT_TRUE(p.weights.contains("w_qdata") && p.weights.contains("w_scale") && p.weights.contains("w_zero_point"));
