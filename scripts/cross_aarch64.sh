@@ -67,7 +67,7 @@ make_arm_python() {
 }
 
 setup_arm_python() {
-  if [[ -e "$ARM_PYTHON/bin/numpy-config" ]]; then
+  if [[ -e "$ARM_PYTHON/bin/numpy-config" && -e "$ARM_PYTHON/bin/python" ]]; then  # a link into build/arm64/root
     skip "Python for arm64, with numpy"
   else
     step "Python for arm64, with numpy, in build/arm64/python" make_arm_python

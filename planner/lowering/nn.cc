@@ -26,6 +26,13 @@ bool Fill3(const Ints& from, int64_t missing, int64_t (&to)[kSpatial]) {
   return true;
 }
 
+// [n, c, d, h, w] as [n, c, w, d, h].
+Operand MoveWidthToDepth(const Operand& x) {
+  Operand y = Permute(x, {0, 1, 4, 2, 3});
+  y.strides[2] = y.sizes[3] * y.strides[3];  // of one place: as if the image were dense
+  return y;
+}
+
 // The spatial dims an operator's name states: "…2d".
 int SpatialOf(PlanContext& c) {
   const std::string_view name = c.node().op().base;
@@ -51,9 +58,16 @@ void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
   if (!Fill3(c.ints("stride", spatial), 1, a.stride) || !Fill3(padding, 0, a.padding) ||
       !Fill3(c.ints("dilation", spatial), 1, a.dilation))
     return c.Fail("more dims than the operator has");
-  std::vector<Operand> in = {To5d(x, spatial), To5d(w, spatial)};
+  Operand image = To5d(x, spatial), kernel = To5d(w, spatial), result = To5d(out, spatial);
+  // Kernels tile the width: of an image of one column, whose convolution is one over the rows alone, the height.
+  const auto column = [](const Operand& o) { return o.sizes[kSpatial + 1].is(1); };
+  for (int i = 1; i < spatial && column(image) && column(kernel) && column(result) && a.padding[2] == 0; ++i) {
+    for (Operand* o : {&image, &kernel, &result}) *o = MoveWidthToDepth(*o);
+    for (auto* by : {&a.stride, &a.padding, &a.dilation}) std::rotate(*by, *by + kSpatial - 1, *by + kSpatial);
+  }
+  std::vector<Operand> in = {std::move(image), std::move(kernel)};
   if (bias) in.push_back(bias);
-  if (c.ok()) c.Emit(transposed ? "conv_transposed" : "conv", std::move(in), {To5d(out, spatial)}, out.dtype, a);
+  if (c.ok()) c.Emit(transposed ? "conv_transposed" : "conv", std::move(in), {std::move(result)}, out.dtype, a);
   c.Return(out);
 }
 void Conv(PlanContext& c) { Convolve(c, false, SpatialOf(c), c.ints("padding", SpatialOf(c))); }
