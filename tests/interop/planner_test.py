@@ -426,6 +426,27 @@ CASES = {
         ),
         [f(2, 4, 7, 9), f(4, 4, 3, 3), f(4, 2, 3, 3), f(4)],
     ),
+    "convolutions_of_one_column": (  # computed over rows
+        lambda x, w, v, c, d: (
+            F.conv2d(x, w, c).relu() + x[:, :, 4:],
+            F.conv2d(x, w, None, (2, 3), (3, 0), (2, 5)),
+            F.conv2d(x, w[:, :1], c, groups=20, padding="same"),
+            F.conv2d(x, w, None, 1, (1, 1)),  # three columns come out
+            F.conv2d(F.pad(x, (0, 1, 2, 0)), w, c),
+            F.conv2d(x.mT, w.mT, c),
+            F.conv2d(x.to(memory_format=torch.channels_last), w, c).sigmoid(),
+            F.conv2d(x.bfloat16(), w.bfloat16(), c.bfloat16()),
+            F.conv2d(x[..., :5, :], w),
+            F.conv3d(x[..., None], w[..., None], c),
+            F.conv3d(x[:, :, None], w[:, :, None], c, (2, 1, 1)),
+            F.conv_transpose2d(x, w, c, (3, 2)),
+            F.conv_transpose2d(x, w, c, (3, 2), (1, 0), (2, 1)),
+            F.conv2d(d, v, c),
+            F.conv2d(d, v, None, (2, 1), (1, 0)).relu(),
+        ),
+        (f(2, 20, 33, 1), f(20, 20, 5, 1) / 16, f(20, 20, 5, 1) / 16, f(20), f(3, 20, 48, 1)),
+        (f(2, 20, 33, 1), f(20, 20, 5, 1) / 16, f(20, 20, 5, 1) / 16, f(20), f(4, 20, 57, 1)),
+    ),
     "convolution_dynamic": (
         lambda x, w: F.conv2d(x, w, None, 2, 1).relu(),
         [f(2, 4, 7, 9), f(4, 4, 3, 3)],
