@@ -3,6 +3,9 @@
 # and the compiler cache is not filled.
 [ "${CI:-}" != true ] || export CCACHE_DISABLE=1
 
+# The runtime for 64-bit Arm takes minutes to compile and has the same flags in all presets: release.sh compiles it.
+NO_ARM=-DSLIPWAY_AARCH64=OFF
+
 # builds PRESET TARGET...: with its warnings as errors; SETTINGS are more arguments of CMake.
 builds() {
   local preset=$1 folder="$ROOT/build/presets/$1"
