@@ -1,11 +1,12 @@
 # The preset release: all rooms, each source by itself and as optimized as what is shipped. Then its wheel, tried in an
 # empty venv, a release of both (scripts/release.sh), and whether the same comes out again.
 source "$ROOT/tests/builds/lib.bash"
+JOBS=1 "$ROOT/scripts/setup.sh" archives > log 2>&1 || { tail -n 40 log; exit 1; }  # on which flags of rooms depend
 compiles release shipped
 built="$ROOT/build/presets/release"
 JOBS=1 "$ROOT/scripts/build_wheel.sh" --build "$built" > log 2>&1 || { tail -n 40 log; exit 1; }
 tail -n 3 log
-wheel=$(echo "$ROOT"/build/dist/slipway-*_"$(uname -m)".whl)
+wheel=$(echo "$ROOT/build/dist/slipway-$(cat "$ROOT/VERSION")"-*_"$(uname -m)".whl)
 
 if ! git -C "$ROOT" rev-parse -q --verify HEAD > /dev/null; then
   echo "the rest was not run: no commit"
