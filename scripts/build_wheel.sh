@@ -7,6 +7,7 @@
 #     scripts/build_wheel.sh --build FOLDER         with the rooms of a build of the preset release, not compiled again
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+DEBIAN_PACKAGES+=("${RELEASE_PACKAGES[@]}")
 
 MACHINE=$(uname -m)
 SETTINGS=()  # pip's, for scikit-build-core

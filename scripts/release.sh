@@ -13,6 +13,7 @@
 # same in both.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+DEBIAN_PACKAGES+=("${RELEASE_PACKAGES[@]}")
 
 VERSION=$(cat "$ROOT/VERSION")
 build="$BUILD/presets/release" out="$BUILD/release" wheels=() build_wheels=1 twice=

@@ -3,8 +3,9 @@
 # takes seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts
 # by name:
 #
-#     scripts/setup.sh [packages] [onnx] [simdjson] [archives] [build] [minilm] [venv] [fuzz]        (default: packages
-#                                                                                                    onnx)
+#     scripts/setup.sh [packages] [onnx] [simdjson] [archives] [build] [tests] [minilm] [venv] [fuzz] [deb:PACKAGE]
+#
+# (default: packages onnx).
 #
 # Everything but the Debian packages lands in build/ and goes away with it.
 set -euo pipefail
@@ -22,10 +23,11 @@ DEBIAN_PACKAGES=(
     libpng-dev libjpeg-dev libcli11-dev
   libflatbuffers-dev flatbuffers-compiler libgtest-dev libbenchmark-dev
 )
+RELEASE_PACKAGES=()  # for what is shipped
 if [[ "$(uname -m)" == x86_64 ]]; then  # for the runtime of libraries for 64-bit Arm (cmake/CrossRuntime.cmake)
-  DEBIAN_PACKAGES+=(g++-aarch64-linux-gnu)
+  RELEASE_PACKAGES+=(g++-aarch64-linux-gnu)
 fi
-TEST_PACKAGES=(valgrind chromium-headless-shell qemu-user clang-16 g++-mingw-w64-x86-64-posix)  # for tests/run.sh
+TEST_PACKAGES=(valgrind chromium-headless-shell)  # for tests/run.sh; groups of tests ask for theirs (tests/builds)
 ONNX_VERSION=1.23.2
 # A wheel holds the C++ sources, too; of a source distribution, pip builds the metadata first, for a quarter of a
 # minute. The same wheel on every machine: no binary of it is used.
@@ -258,6 +260,18 @@ configure_and_build() {
 # setup_build TARGET...: configures build/ if it is not, and builds.
 setup_build() { step "slipway ($*)" configure_and_build "$@"; }
 
+# What tests run: with the kernels of all instruction sets, of which the tests choose.
+build_tests() {
+  cd "$ROOT"
+  if [[ -e "$BUILD/build.ninja" ]]; then
+    cmake -DSLIPWAY_ISAS=all "$BUILD"
+  else
+    cmake --preset once -DSLIPWAY_ISAS=all
+  fi
+  cmake --build "$BUILD" -j "$JOBS"
+}
+setup_tests() { step "slipway and its tests" build_tests; }
+
 # --- the weights of the sample model ----------------------------------------------------------------------------------
 
 get_minilm() {
@@ -347,14 +361,18 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   [[ $# -gt 0 ]] || set -- packages onnx
   for part in "$@"; do
     case "$part" in
-      packages | onnx | simdjson | minilm | fuzz) "setup_$part" ;;
+      packages | onnx | simdjson | minilm | fuzz | tests) "setup_$part" ;;
       archives)  # not with "&&", which keeps a step from noticing that a command of it failed
         setup_simdjson
         setup_archives
         ;;
-      build) setup_build all ;;
+      build) setup_build slipway ;;
+      deb:*)
+        DEBIAN_PACKAGES=("${part#deb:}")
+        setup_packages
+        ;;
       venv) setup_venv tests ;;
-      *) fail "no such part: $part (packages, onnx, simdjson, archives, build, minilm, venv, fuzz)" ;;
+      *) fail "no such part: $part (scripts/setup.sh begins with them)" ;;
     esac
   done
 fi

@@ -1,23 +1,19 @@
 #!/usr/bin/env bash
 # The kernels and the runtime for 64-bit Arm (NEON), as slipway carries them (cmake/CrossRuntime.cmake): their unit
-# tests run, and plans that this machine's slipway wrote run and compared with what it computes. tests/run.sh runs this
-# where a cross compiler is at hand (three minutes; the first time two more to compile):
-#
-#   apt-get install g++-aarch64-linux-gnu qemu-user googletest
-#   tests/arm/check.sh
-#
-# Needs the built slipway and run_plan beside it. Says "not run" and exits 0 where a tool is missing.
+# tests run, and plans that this machine's slipway wrote run and compared with what it computes. The
+# group "arm" runs this first (tests/groups.py): the build that is tested carries the runtime from then on.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 SLIPWAY=${SLIPWAY:-$ROOT/build/slipway}
 BUILD=$(dirname "$SLIPWAY")
 OUT=$BUILD/aarch64
 TRIPLE=aarch64-linux-gnu
-for tool in $TRIPLE-g++ qemu-aarch64; do
-  command -v "$tool" > /dev/null || { echo "not run: no $tool"; exit 0; }
-done
-[ -e /usr/src/googletest/googletest/src/gtest-all.cc ] || { echo "not run: no sources of googletest"; exit 0; }
-cmake --build "$BUILD" --target aarch64_tests -- -j "${JOBS:-2}" > "$OUT/build.log" || { cat "$OUT/build.log"; exit 1; }
+source "$ROOT/tests/builds/lib.bash"
+needs g++-aarch64-linux-gnu qemu-user googletest
+mkdir -p "$OUT"
+cmake -DSLIPWAY_AARCH64=ON "$BUILD" > "$OUT/build.log" || { cat "$OUT/build.log"; exit 1; }
+cmake --build "$BUILD" --target aarch64_tests slipway slipway_shared run_plan -j "$JOBS" > "$OUT/build.log" \
+  || { tail -n 40 "$OUT/build.log"; exit 1; }
 arm() { qemu-aarch64 -L /usr/$TRIPLE "$@"; }
 
 # The library that models are put into: its payload is alone in the last segment, as the exporter wants it.

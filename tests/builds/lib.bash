@@ -1,10 +1,23 @@
-# For the scripts beside it. Each build has a folder of its own below build/, where the next run goes on; tests run two
-# at a time, so a build takes one processor. Under continuous integration no next run follows: the folder is removed,
-# and the compiler cache is not filled.
+# For the scripts beside it. Each build has a folder of its own below build/, where the next run goes on. Under
+# continuous integration no next run follows: the folder is removed, and the compiler cache is not filled.
 [ "${CI:-}" != true ] || export CCACHE_DISABLE=1
+: "${JOBS:=$(nproc)}"
 
 # The runtime for 64-bit Arm takes minutes to compile and has the same flags in all presets: release.sh compiles it.
 NO_ARM=-DSLIPWAY_AARCH64=OFF
+
+# needs PACKAGE...: of Debian; where one is missing and cannot be installed the script ends as not run.
+needs() {
+  local package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null)" != installed ] || continue
+    if [ $EUID -ne 0 ] && ! sudo -n true 2> /dev/null; then
+      echo "not run: no $package (a package of Debian)"
+      exit 0
+    fi
+    "$ROOT/scripts/setup.sh" "deb:$package" > log 2>&1 || { cat log; return 1; }
+  done
+}
 
 # builds PRESET TARGET...: with its warnings as errors; SETTINGS are more arguments of CMake.
 builds() {
@@ -13,7 +26,8 @@ builds() {
   [ "${CI:-}" != true ] || trap "rm -rf '$folder'" EXIT
   cmake -S "$ROOT" --preset "$preset" -B "$folder" ${SETTINGS:-} > log 2>&1 || { cat log; return 1; }
   grep -qE 'SLIPWAY_TESTS:BOOL=ON' "$folder/CMakeCache.txt"
-  cmake --build "$folder" -j 1 --target "$@" > log 2>&1 || { grep -E -A 6 'error:|FAILED' log | head -n 60; return 1; }
+  cmake --build "$folder" -j "$JOBS" --target "$@" > log 2>&1 \
+    || { grep -E -A 6 'error:|FAILED' log | head -n 60; return 1; }
 }
 
 # compiles PRESET TARGET...: what CONTRIBUTING.md and docs/install.md tell to type.

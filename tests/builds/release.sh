@@ -1,10 +1,11 @@
 # The preset release: all rooms, each source by itself and as optimized as what is shipped. Then its wheel, tried in an
 # empty venv, a release of both (scripts/release.sh), and whether the same comes out again.
 source "$ROOT/tests/builds/lib.bash"
-JOBS=1 "$ROOT/scripts/setup.sh" archives > log 2>&1 || { tail -n 40 log; exit 1; }  # on which flags of rooms depend
+needs g++-aarch64-linux-gnu
+"$ROOT/scripts/setup.sh" archives > log 2>&1 || { tail -n 40 log; exit 1; }  # on which flags of rooms depend
 compiles release shipped
 built="$ROOT/build/presets/release"
-JOBS=1 "$ROOT/scripts/build_wheel.sh" --build "$built" > log 2>&1 || { tail -n 40 log; exit 1; }
+"$ROOT/scripts/build_wheel.sh" --build "$built" > log 2>&1 || { tail -n 40 log; exit 1; }
 tail -n 3 log
 wheel=$(echo "$ROOT/build/dist/slipway-$(cat "$ROOT/VERSION")"-*_"$(uname -m)".whl)
 
@@ -56,7 +57,7 @@ mkdir -p "another folder/slipway/build"
 ln -s "$ROOT/build/deps" "another folder/slipway/build/deps"
 export CCACHE_DISABLE=1
 cmake -S "another folder/slipway" --preset release -B other > log 2>&1 || { cat log; exit 1; }
-cmake --build other -j 1 --target room_base room_io room_schemas > log 2>&1 || { tail -n 40 log; exit 1; }
+cmake --build other -j "$JOBS" --target room_base room_io room_schemas > log 2>&1 || { tail -n 40 log; exit 1; }
 for room in base io schemas; do
   cmp "$built/libroom_$room.a" "other/libroom_$room.a"
 done

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""The groups of tests that not every change needs: what each runs, and which files it says something about.
+
+Continuous integration (tests/runner.py ci) runs those whose files the commits of the last two days touch and one more,
+in turn by date, so that each runs once a week. By hand: tests/run.sh GROUP, or tests/run.sh all. As a program it prints
+the groups of today, or with --all every one, as JSON.
+"""
+
+import dataclasses
+import datetime
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+BUILD = (
+    r"^(CMakeLists\.txt|CMakePresets\.json|cmake/|scripts/setup\.sh|tests/(groups|runner)\.py|tests/builds/lib\.bash)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    tests: tuple[str, ...]  # as tests/runner.py takes them
+    paths: tuple[str, ...]  # regular expressions of what git lists
+
+
+# What a group's own script says is not repeated here: it begins with what it builds and runs, and why.
+GROUPS = {
+    "asan": Group(("builds/asan.sh",), (r"^(base|io|ir|importers|weights|runtime|capi)/", r"^kernels/executor/")),
+    "tsan": Group(("builds/tsan.sh",), (r"^kernels/(parallel|scratch|executor/|posix/)", r"^runtime/", r"^capi/")),
+    "compilers": Group(
+        ("builds/clang.sh", "builds/windows.sh", "builds/aarch64.sh"),
+        (r"^(base|io|schemas|ir|kernels|runtime|importers|weights)/", BUILD),
+    ),
+    "debug": Group(("builds/debug.sh",), (BUILD,)),
+    "release": Group(
+        ("builds/release.sh",), (r"^packaging/", r"^pyproject\.toml", r"^scripts/(release|build_wheel)", BUILD)
+    ),
+    "arm": Group(
+        ("arm/check.sh", "cli/target.sh", "interop/target_test.py"),
+        (
+            r"^kernels/isa/",
+            r"^runtime/",
+            r"^tests/arm/",
+            r"^cmake/(CrossRuntime|InstructionSets)",
+            r"^exporters/native/",
+        ),
+    ),
+    "fuzz": Group(("builds/fuzz.sh",), (r"^tests/fuzz/", r"^(io|importers|onnx_model)/")),
+}
+
+
+def touched(root, since="2 days ago"):
+    """The files of the commits since then; empty where git's history is not there."""
+    shallow = subprocess.run(
+        ["git", "-C", root, "rev-parse", "--is-shallow-repository"], capture_output=True, text=True, check=False
+    )
+    if shallow.stdout.strip() != "false":  # its oldest commit would seem to touch everything
+        return set()
+    listed = subprocess.run(
+        ["git", "-C", root, "log", f"--since={since}", "--name-only", "--format="],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return set(filter(None, listed.stdout.splitlines()))
+
+
+def of_today(root, date):
+    """(names of groups in the order in which they run, a sentence that says why)."""
+    names = list(GROUPS)
+    first = date.toordinal() % len(names)
+    in_turn = names[first:] + names[:first]
+    files = touched(root)
+    wanted = [
+        name
+        for name in in_turn
+        if name == in_turn[0] or any(re.search(p, file) for p in GROUPS[name].paths for file in files)
+    ]
+    because = ", ".join(wanted[1:]) or "none"
+    return wanted, f"groups: {in_turn[0]} in turn; of what {len(files)} files of the last two days touch: {because}"
+
+
+if __name__ == "__main__":
+    here = pathlib.Path(__file__).resolve().parent.parent
+    print(json.dumps(list(GROUPS) if "--all" in sys.argv else of_today(here, datetime.date.today())[0]))
