@@ -25,12 +25,6 @@ void PairRow(const float* x, const float* y, float* out, int64_t n, int scalar) 
   }
 }
 
-void ScaleRow(float* x, float by, int64_t n) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(x + i, Load(x + i) * by);
-  for (; i < n; ++i) x[i] *= by;
-}
-
 template <int N>
 SLIPWAY_INLINE void FirOf(const float* x, const int64_t* offsets, const float* w, int64_t taps, float bias,
                           float* out) {

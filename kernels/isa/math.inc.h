@@ -263,3 +263,8 @@ SLIPWAY_INLINE Vec Cos(Vec v) { return SinOf(v, 1); }
 [[maybe_unused]] void RsqrtRow(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrtf(x[i]);
 }
+[[maybe_unused]] void ScaleRow(float* x, float by, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(x + i, Load(x + i) * by);
+  for (; i < n; ++i) x[i] *= by;
+}
