@@ -203,7 +203,10 @@ const Row* Find(const char* name) {
 const Isa& BestIsa() { return *Best().isa; }
 const char* IsaName(int i) { return i < static_cast<int>(std::size(kRows)) ? kRows[i].name : nullptr; }
 bool IsaPresent(int i) { return kRows[i].present(); }
-const char* BestIsaName() { return Best().name; }
+const char* BestIsaName() {
+  const Row* const best = BestOrNull();
+  return best != nullptr ? best->name : "none";
+}
 bool HasAllIsas() {
   int of_this_architecture = 1;
 #if defined(__x86_64__)

@@ -8,7 +8,7 @@ namespace slipway::kernels {
 const char* IsaName(int i);
 // Whether this processor has it.
 bool IsaPresent(int i);
-// The one that micro-kernels are taken from, SLIPWAY_ISA's cap included.
+// The one that micro-kernels are taken from, SLIPWAY_ISA's cap included; "none" where there is none (IsaError()).
 const char* BestIsaName();
 // Whether this build has all sets of its architecture (SLIPWAY_ISAS of cmake/InstructionSets.cmake).
 bool HasAllIsas();
