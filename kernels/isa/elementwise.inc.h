@@ -1,5 +1,5 @@
 // Elementwise micro-kernels (elementwise.h): binary operators, scaling, FIR, conversions of narrow types,
-// transposition. Rows of n elements; the rest of a row is done element by element. Part of isa.inc.h.
+// transposition. Rows of n elements; the rest of a row is done element by element. Part of elementwise.cc.
 
 template <PairOp kOp, typename T>
 SLIPWAY_INLINE T Pair(T x, T y) {

@@ -1,5 +1,5 @@
 // Epilogues (epilogue.h): over vectors of channels in the registers of a tile (NHWC), and over a row of one channel
-// (NCHW); and batch norms as scale and bias. Part of isa.inc.h.
+// (NCHW); and batch norms as scale and bias. Included after math.inc.h.
 
 // Activations of many operations, out of line: four vectors at a time, one copy for all tiles.
 [[maybe_unused]] __attribute__((noinline)) void ApplyActivationOutOfLine(Activation activation, Vec* v, int count) {

@@ -1,4 +1,4 @@
-// GEMM micro-kernels (gemm.h): C[m,n] = A[m,k] · B[k,n] (+ bias), accumulators f32. Part of isa.inc.h.
+// GEMM micro-kernels (gemm.h): C[m,n] = A[m,k] · B[k,n] (+ bias), accumulators f32. Part of gemm.cc.
 //
 // Layouts: A rows of f32, in place or copied kPackedAStride apart (mc × kc); B panels [nc / nr][kc][nr], nr = kWidth =
 // 2 vectors, packed here or in the model ([n / 16][k][16]). Tile: mr × nr = kRows × 2 vectors of accumulators, 6 × 16

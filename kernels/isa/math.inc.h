@@ -1,5 +1,5 @@
 // Unary functions over vectors and rows (RowOp of elementwise.h), within a few units in the last place. Polynomials
-// without a source of their own are Cephes' (Moshier, single precision). Part of isa.inc.h.
+// without a source of their own are Cephes' (Moshier, single precision). Included after simd.inc.h.
 
 SLIPWAY_INLINE Vec Choose(IntVec mask, Vec a, Vec b) {
   return reinterpret_cast<Vec>((reinterpret_cast<IntVec>(a) & mask) | (reinterpret_cast<IntVec>(b) & ~mask));
