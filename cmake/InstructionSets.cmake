@@ -158,6 +158,8 @@ function(slipway_micro_kernels vectorize)
     target_compile_options(kernels_${name} PRIVATE $<TARGET_PROPERTY:room_kernels,COMPILE_OPTIONS> ${flags})
     if(slipway_${name}_ARCHITECTURE STREQUAL CMAKE_SYSTEM_PROCESSOR)
       target_compile_options(kernels_${name} PRIVATE ${slipway_${name}_FLAGS})
+    endif()
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # Clang 16 does not find va_list behind one of intrinsics
       target_precompile_headers(kernels_${name} PRIVATE kernels/isa/intrinsics.h)
       slipway_pch_sum(kernels_${name})
     endif()
