@@ -81,8 +81,8 @@ foreach(name IN LISTS arm_sets)
   set(definitions ${slipway_${name}_DEFINITIONS})
   list(TRANSFORM definitions PREPEND -D)
   slipway_cross_objects(isa_objects FOLDER ${name}
-    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_ARM_SCHEDULE} ${slipway_${name}_FLAGS}
-      ${definitions}
+    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_ARM_SCHEDULE}
+      ${slipway_${name}_FLAGS} ${definitions}
     SOURCES ${sources})
   list(APPEND kernel_objects ${isa_objects})
 endforeach()

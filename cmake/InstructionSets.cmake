@@ -136,14 +136,14 @@ if(NOT SLIPWAY_ISAS STREQUAL "all")
   message(STATUS "Kernels for ${names} only (SLIPWAY_ISAS=${SLIPWAY_ISAS})")
 endif()
 
-# Adds the micro-kernels of the sets that are built to room_kernels: a library of objects for each. `vectorize` are flags
-# for loops at -O2. -O3 takes minutes for tiles of 12 rows and makes nothing faster of loops that are written with
+# Adds the micro-kernels of the sets that are built to room_kernels: a library of objects for each. `vectorize` are
+# flags for loops at -O2. -O3 takes minutes for tiles of 12 rows and makes nothing faster of loops that are written with
 # vectors.
 function(slipway_micro_kernels vectorize)
   set(flags -O2 ${vectorize})
   if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
     list(APPEND flags $<$<CXX_COMPILER_ID:GNU>:${SLIPWAY_ARM_SCHEDULE}>)
-  elseif(SLIPWAY_SANITIZE)  # no checks of each access that AddressSanitizer repeats: ten minutes a set of unrolled tiles
+  elseif(SLIPWAY_SANITIZE)  # no checks of each access that AddressSanitizer repeats: ten minutes of unrolled tiles
     set(flags -O1)
     if(NOT SLIPWAY_SANITIZE STREQUAL "thread")
       list(APPEND flags -fno-sanitize=null,alignment,object-size,pointer-overflow)
