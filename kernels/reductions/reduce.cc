@@ -33,6 +33,30 @@ void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
   *gone = Tail(in, in.rank - reduced);
 }
 
+// The rows of a tensor, wherever its data begins: what is reduced, for each result anew.
+class Rows {
+ public:
+  explicit Rows(const Tensor& t) : none_(t.numel() == 0) {
+    const Tensor* const tensors[] = {&t};
+    if (!none_) rank_ = JoinDims(tensors, sizes_, steps_);
+    if (rank_ > 0) n_ = sizes_[rank_ - 1], stride_ = steps_[0][rank_ - 1] / ByteSize(t.dtype);
+  }
+  // Calls row(first element, stride in elements, n) for each.
+  template <typename F>
+  void Each(char* data, F row) const {
+    if (none_) return;
+    int64_t index[kMaxRank];
+    for (int d = 0; d + 1 < rank_; ++d) index[d] = 0;
+    do row(data, stride_, n_);
+    while (NextPosition(rank_ - 1, sizes_, index, 1, &data, steps_));
+  }
+
+ private:
+  bool none_;
+  int rank_ = 0;
+  int64_t n_ = 1, stride_ = 0, sizes_[kMaxRank], steps_[1][kMaxRank];
+};
+
 // An accumulator has Add(x) and Result(); more where it makes a difference:
 // - AddRow(x, n) takes n numbers one after the other;
 // - kFirst says that what it takes are sums of numbers, or of the squares of their distances from `center`: AddSum(sum,
@@ -167,20 +191,19 @@ void Along(const Call& c, int dims, const Erased& e) {
   Tensor kept, gone;
   Split(in, dims, &kept, &gone);
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
+  const Rows rows(gone);
   ParallelFor(c.workers, out.numel(), Grain(gone.numel()), [&](int64_t first, int64_t end) {
     for (Positions<2> at(out, {&out, &kept}, first); first < end; ++first, at.Next()) {
       alignas(double) char acc[kMaxSize];
       std::memcpy(acc, e.fresh, static_cast<size_t>(e.size));
-      Tensor part = gone;
-      part.data = at[1];
       const auto pass = [&](bool second) {
-        Walk<1>({&part}, [&](std::array<char*, 1> from, const std::array<int64_t, 1>& stride, int64_t n) {
-          if (plain && stride[0] == 1) return e.add_row(acc, from[0], n, second);
+        rows.Each(at[1], [&](char* from, int64_t stride, int64_t n) {
+          if (plain && stride == 1) return e.add_row(acc, from, n, second);
           double row[kRowBlock];  // or of another type of at most this size
           for (int64_t done = 0; done < n; done += kRowBlock) {
             const int64_t k = std::min(kRowBlock, n - done);
-            LoadRowAs(e.type, from[0], in.dtype, stride[0], k, c.compute, row);
-            from[0] += k * stride[0] * ByteSize(in.dtype);
+            LoadRowAs(e.type, from, in.dtype, stride, k, c.compute, row);
+            from += k * stride * ByteSize(in.dtype);
             e.add_row(acc, row, k, second);
           }
         });
@@ -282,6 +305,7 @@ bool Across(const Call& c, int dims, const Erased& e, const SumsAcross& sums) {
   const int64_t n = in.sizes[last], blocks = (n + kColumns - 1) / kColumns, size = ByteSize(in.dtype);
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
   if (sums != nullptr && sums(gone, from, to, n, out.strides[last], plain)) return true;
+  const Rows reduced(gone);
   ParallelFor(
       c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
         int64_t block = first % blocks;
@@ -289,18 +313,16 @@ bool Across(const Call& c, int dims, const Erased& e, const SumsAcross& sums) {
           const int64_t column = block * kColumns, m = std::min(kColumns, n - column);
           alignas(double) char accs[kColumns * kMaxSize];
           e.fill(accs, m, e.fresh);
-          Tensor part = gone;
-          part.data = at[1] + column * size;
           const auto pass = [&](bool second) {
-            Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
-              if (plain && e.add_sums(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m, second)) return;
+            reduced.Each(at[1] + column * size, [&](char* p, int64_t step, int64_t rows) {
+              if (plain && e.add_sums(accs, reinterpret_cast<const float*>(p), step, rows, m, second)) return;
               float held[kHeldRows * kColumns];
               for (int64_t i = 0; i < rows; i += kHeldRows) {
                 const int64_t count = std::min(kHeldRows, rows - i);
                 for (int64_t k = 0; k < count && !plain; ++k)
-                  LoadRow<float>(p[0] + (i + k) * step[0] * size, in.dtype, 1, m, c.compute, held + k * kColumns);
-                const float* const row = plain ? reinterpret_cast<const float*>(p[0]) + i * step[0] : held;
-                const int64_t apart = plain ? step[0] : kColumns;
+                  LoadRow<float>(p + (i + k) * step * size, in.dtype, 1, m, c.compute, held + k * kColumns);
+                const float* const row = plain ? reinterpret_cast<const float*>(p) + i * step : held;
+                const int64_t apart = plain ? step : kColumns;
                 if (!e.add_sums(accs, row, apart, count, m, second)) e.add_rows(accs, row, apart, count, m, second);
               }
             });
