@@ -17,6 +17,7 @@
 #include "cli/help.h"
 #include "driver/edge/diagnostic.h"
 #include "driver/edge/paths.h"
+#include "driver/edge/processor.h"
 #include "io/atomic_writer.h"
 #include "slipway/slipway.h"
 
@@ -134,6 +135,11 @@ extern "C" int slipway_main(int argc, char** argv) {
   slipway::cli::AddDiff(app, &code);
   slipway::cli::AddVerify(app, &code);
   slipway::cli::AddPages(app);
+  // Of other processors' kernels: what explains that, and helps, works.
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (!command.starts_with("-") && command != "doctor" && command != "explain")
+    if (absl::Status s = slipway::driver::CheckProcessor(); !s.ok())
+      return slipway::cli::Report(slipway::driver::Fail(s), json);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

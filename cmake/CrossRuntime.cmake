@@ -40,13 +40,15 @@ file(CREATE_LINK ${FLATBUFFERS_INCLUDE}/flatbuffers ${cross}/include/flatbuffers
 list(APPEND cross_flags -I${CMAKE_SOURCE_DIR}/include -isystem ${CMAKE_BINARY_DIR}/generated/fbs
   -isystem ${cross}/include)
 
-# The names in `variable` of the objects of the sources behind FLAGS and SOURCES.
+# The names in `variable` of the objects of the sources behind FLAGS and SOURCES; what is compiled several times has a
+# FOLDER of each time's own.
 function(slipway_cross_objects variable)
-  cmake_parse_arguments(ARG "" "" "FLAGS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "FOLDER" "FLAGS;SOURCES" ${ARGN})
   set(objects "")
   foreach(source IN LISTS ARG_SOURCES)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE name)
     string(REPLACE "../" "" name "${name}")
+    cmake_path(APPEND ARG_FOLDER "${name}" OUTPUT_VARIABLE name)
     cmake_path(GET name PARENT_PATH folder)
     file(MAKE_DIRECTORY ${cross}/${folder})
     set(object ${cross}/${name}.o)
@@ -64,14 +66,25 @@ endfunction()
 # micro-kernels are written with vectors (the root's CMakeLists.txt says more).
 set(kernel_flags -I${CMAKE_BINARY_DIR}/views/room_kernels -fno-trapping-math -fno-math-errno)
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.cc)
-list(JOIN SLIPWAY_ARM_ISAS "|" arm_isas)
-list(FILTER kernels EXCLUDE REGEX "/kernels/isa/(amx|avx.*|base|${arm_isas})\\.cc$")
+list(FILTER kernels EXCLUDE REGEX "${slipway_isa_sources}")
+list(FILTER kernels EXCLUDE REGEX "/kernels/isa/isa\\.cc$")
 slipway_cross_objects(kernel_objects FLAGS ${kernel_flags} -O2 -ffp-contract=off SOURCES ${kernels})
-foreach(isa IN LISTS SLIPWAY_ARM_ISAS)
-  slipway_cross_objects(microkernel_objects
-    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_ARM_SCHEDULE} ${SLIPWAY_${isa}_FLAGS}
-    SOURCES ${CMAKE_SOURCE_DIR}/kernels/isa/${isa}.cc)
-  list(APPEND kernel_objects ${microkernel_objects})
+slipway_sets_of(aarch64 arm_sets)
+slipway_definitions_of_sets(definitions ${arm_sets})
+list(TRANSFORM definitions PREPEND -D)
+slipway_cross_objects(isa_objects FLAGS ${kernel_flags} -O2 -ffp-contract=off ${definitions}
+  SOURCES ${CMAKE_SOURCE_DIR}/kernels/isa/isa.cc)
+list(APPEND kernel_objects ${isa_objects})
+foreach(name IN LISTS arm_sets)
+  set(sources ${slipway_${name}_FAMILIES})
+  list(TRANSFORM sources REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/kernels/isa/\\1.cc")
+  set(definitions ${slipway_${name}_DEFINITIONS})
+  list(TRANSFORM definitions PREPEND -D)
+  slipway_cross_objects(isa_objects FOLDER ${name}
+    FLAGS ${kernel_flags} -O2 -ftree-vectorize -fvect-cost-model=dynamic ${SLIPWAY_ARM_SCHEDULE}
+      ${slipway_${name}_FLAGS} ${definitions}
+    SOURCES ${sources})
+  list(APPEND kernel_objects ${isa_objects})
 endforeach()
 file(GLOB runtime CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/*.cc ${CMAKE_SOURCE_DIR}/runtime/*.S)
 slipway_cross_objects(runtime_objects FLAGS -I${CMAKE_BINARY_DIR}/views/slipway_runtime -O2 SOURCES ${runtime})

@@ -1,3 +1,10 @@
+# A precompiled header differs from build to build; this text stands for its content in the compiler cache's keys.
+function(slipway_pch_sum target)
+  get_target_property(headers ${target} PRECOMPILE_HEADERS)
+  file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.gch.sum
+    "${CMAKE_CXX_COMPILER_VERSION} ${absl_VERSION} ${CMAKE_BUILD_TYPE} ${SLIPWAY_SANITIZE} ${headers}\n")
+endfunction()
+
 # The standard library's and abseil's headers, parsed once for all rooms: about 40 % of the time a file takes to
 # compile. Headers of rooms are not among them, so that a change of one recompiles what includes it only.
 function(slipway_pch target)  # with the options behind it
@@ -10,10 +17,7 @@ function(slipway_pch target)  # with the options behind it
     <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h>)
   target_link_libraries(${target} PRIVATE absl::statusor absl::flat_hash_map absl::flat_hash_set
     absl::inlined_vector absl::strings)
-  # A precompiled header differs from build to build; this text stands for its content in the compiler cache's keys.
-  get_target_property(headers ${target} PRECOMPILE_HEADERS)
-  file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.gch.sum
-    "${CMAKE_CXX_COMPILER_VERSION} ${absl_VERSION} ${CMAKE_BUILD_TYPE} ${SLIPWAY_SANITIZE} ${headers}\n")
+  slipway_pch_sum(${target})
 endfunction()
 slipway_pch(slipway_pch)
 

@@ -39,18 +39,22 @@ inline Tensor At(Tensor t, int64_t offset) {
   return t;
 }
 
+// The rest of NextPosition, where the last dimension is behind its end.
+bool NextPositionBehindRow(int rank, const int64_t* sizes, int64_t* index, size_t count, char** at,
+                           const int64_t (*steps)[kMaxRank]);
 // The next index of `rank` dimensions in row-major order; false after the last one, where it begins again. The pointers
 // at[t] follow, by steps[t][d] bytes an element along dimension d.
 inline bool NextPosition(int rank, const int64_t* sizes, int64_t* index, size_t count, char** at,
                          const int64_t (*steps)[kMaxRank]) {
-  for (int d = rank - 1; d >= 0; --d) {
-    for (size_t t = 0; t < count; ++t) at[t] += steps[t][d];
-    if (++index[d] < sizes[d]) return true;
-    for (size_t t = 0; t < count; ++t) at[t] -= steps[t][d] * sizes[d];
-    index[d] = 0;
-  }
-  return false;
+  if (rank <= 0) return false;
+  for (size_t t = 0; t < count; ++t) at[t] += steps[t][rank - 1];
+  if (++index[rank - 1] < sizes[rank - 1]) [[likely]]
+    return true;
+  return NextPositionBehindRow(rank, sizes, index, count, at, steps);
 }
+// Position number `first` of `rank` dimensions; false where there is none.
+bool SetPosition(int rank, const int64_t* sizes, int64_t first, int64_t* index, size_t count,
+                 const Tensor* const* tensors, char** at, int64_t (*steps)[kMaxRank]);
 
 // The positions of `shape` from number `first` on; at[k] points to the present element of the k-th tensor.
 //
@@ -63,16 +67,7 @@ class Positions {
   explicit Positions(const Tensor& shape, const std::array<const Tensor*, N>& tensors = {}, int64_t first = 0)
       : rank_(shape.rank) {
     std::copy_n(shape.sizes, rank_, sizes_);
-    for (size_t t = 0; t < N; ++t) at_[t] = static_cast<char*>(tensors[t]->data);
-    for (int d = rank_ - 1; d >= 0; --d) {
-      more_ = more_ && sizes_[d] > 0;
-      index_[d] = more_ ? first % sizes_[d] : 0;
-      if (more_) first /= sizes_[d];
-      for (size_t t = 0; t < N; ++t) {
-        steps_[t][d] = tensors[t]->strides[d] * ByteSize(tensors[t]->dtype);
-        at_[t] += index_[d] * steps_[t][d];
-      }
-    }
+    more_ = SetPosition(rank_, sizes_, first, index_, N, tensors.data(), at_.data(), steps_);
   }
   // Whether this is a position: false after the last one, and where there is none.
   explicit operator bool() const { return more_; }
@@ -91,7 +86,7 @@ class Positions {
 
  private:
   int rank_;
-  bool more_ = true;
+  bool more_;
   int64_t sizes_[kMaxRank], index_[kMaxRank];
   std::array<char*, N> at_;
   int64_t steps_[N == 0 ? 1 : N][kMaxRank];
@@ -100,23 +95,7 @@ class Positions {
 // The dims of tensors of the same sizes that have elements: neighbours that all can walk as one are joined,
 // those of size 1 left out. Gives how many are left, their sizes, and the bytes steps[t][d] from an element of tensor t
 // to the next.
-inline int JoinDims(std::span<const Tensor* const> tensors, int64_t* sizes, int64_t (*steps)[kMaxRank]) {
-  const Tensor& shape = *tensors[0];
-  int rank = 0;
-  for (int d = 0; d < shape.rank; ++d) {
-    if (shape.sizes[d] == 1) continue;
-    bool joins = rank > 0;
-    for (size_t t = 0; t < tensors.size() && joins; ++t)
-      joins = steps[t][rank - 1] == tensors[t]->strides[d] * shape.sizes[d] * ByteSize(tensors[t]->dtype);
-    if (joins)
-      sizes[rank - 1] *= shape.sizes[d];
-    else
-      sizes[rank++] = shape.sizes[d];
-    for (size_t t = 0; t < tensors.size(); ++t)
-      steps[t][rank - 1] = tensors[t]->strides[d] * ByteSize(tensors[t]->dtype);
-  }
-  return rank;
-}
+int JoinDims(std::span<const Tensor* const> tensors, int64_t* sizes, int64_t (*steps)[kMaxRank]);
 
 // Calls row(pointers, strides, n) for every row of N tensors of the same sizes: pointers to the first element of each,
 // strides in elements.

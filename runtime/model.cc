@@ -8,6 +8,8 @@
 #include <map>
 #include <new>
 
+#include "kernels/isa/names.h"
+
 extern "C" {
 // Where the exporter puts the plan and the weights (payload.S, exporters/native/).
 extern const unsigned char slipway_payload[] __attribute__((visibility("hidden")));
@@ -60,6 +62,10 @@ Model::Model(ModelOptions options) : options_(std::move(options)), threads_(opti
 }
 
 std::unique_ptr<Model> Model::Open(ModelOptions options, std::string* why) {
+  if (const char* error = kernels::IsaError()) {
+    *why = error;
+    return nullptr;
+  }
   const unsigned char* payload = slipway_payload;
   asm("" : "+r"(payload));  // what the compiler sees there is not what will be there
   kernels::PayloadHeader header;

@@ -17,6 +17,7 @@
 #include "driver/convert/output_names.h"
 #include "driver/edge/format.h"
 #include "driver/edge/paths.h"
+#include "driver/edge/processor.h"
 #include "driver/edge/quantized_input.h"
 #include "driver/edge/target.h"
 #include "driver/inspect/shapes.h"
@@ -378,7 +379,9 @@ Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Re
   named.output = OutputOf(options);
   Conversion c{named, reader, *summary, {}, {}, 0};
   Outcome out;
-  if (absl::Status s = Run(c); !s.ok()) out = Fail(s);
+  absl::Status done = CheckProcessor();
+  if (done.ok()) done = Run(c);
+  if (!done.ok()) out = Fail(done);
   // Not after a usage error, which may be of the file's name.
   if (!options.junit.empty() && out.code != kUsage) {
     const absl::Status s = io::WriteFile(options.junit, ToJunit(summary->quantized.get(), options.require_all, out));

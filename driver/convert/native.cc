@@ -8,6 +8,7 @@
 #include "driver/convert/missing_weights.h"
 #include "driver/convert/state.h"
 #include "driver/edge/plugins.h"
+#include "driver/edge/processor.h"
 #include "driver/edge/target.h"
 #include "exporters/native/native.h"
 #include "exporters/native/template.h"
@@ -103,8 +104,9 @@ absl::Status CheckMachine(const ConvertOptions& o) {
   if (!exporters::HasTemplate(machine))
     return WithHelp(absl::UnimplementedError(text::StrCat(target, ": this slipway, for ", kThisMachine.name,
                                                           ", does not carry the runtime of such libraries")),
-                    "one that was built on x86-64 where aarch64-linux-gnu-g++ is installed (Debian: "
-                    "g++-aarch64-linux-gnu) carries that of aarch64-linux");
+                    text::StrCat(HowToAdd("SLIPWAY_AARCH64=ON"),
+                                 " adds that of aarch64-linux to one that was built on x86-64, where "
+                                 "aarch64-linux-gnu-g++ is installed (Debian: g++-aarch64-linux-gnu)"));
   return absl::OkStatus();
 }
 
@@ -147,6 +149,8 @@ absl::Status Write(Conversion& c, bool package) {
   }
   auto report = exporters::ExportNative(c.program(), *planned, o.output, options, o.dry_run);
   if (!report.ok()) return report.status();
+  if (options.machine == &kThisMachine)
+    if (std::string only = KernelsOfLibraries(); !only.empty()) c.summary.lines.push_back(std::move(only));
   c.summary.nodes_after = report->steps;
   c.summary.weight_bytes = report->weight_bytes;
   c.summary.bytes_written = report->file_bytes;

@@ -110,6 +110,8 @@ DoctorReport::Processor LookAtProcessor(std::vector<DoctorReport::Problem>* prob
     known.emplace_back(name);
     if (kernels::IsaPresent(i)) p.supported.emplace_back(name);
   }
+  if (!kernels::HasAllIsas()) p.built = known;
+  if (const char* error = kernels::IsaError()) problems->push_back({error, "do as the line says"});
   if (!p.cap.empty() && std::find(known.begin(), known.end(), p.cap) == known.end())
     problems->push_back({text::StrCat("SLIPWAY_ISA is '", p.cap, "', which is no instruction set and caps nothing"),
                          text::StrCat("unset it, or set it to one of ", text::Join(known, ", "))});
@@ -185,6 +187,8 @@ std::string ToJson(const DoctorReport& r) {
   w.Key("processor").BeginObject().Key("name").String(r.processor.name).Key("threads").Int(r.processor.threads);
   w.Key("supported").BeginArray();
   for (const std::string& name : r.processor.supported) w.String(name);
+  w.EndArray().Key("built").BeginArray();
+  for (const std::string& name : r.processor.built) w.String(name);
   w.EndArray().Key("used").String(r.processor.used).Key("cap").String(r.processor.cap).EndObject();
   w.Key("memory").BeginObject().Key("bytes").Int(static_cast<int64_t>(r.memory));
   w.Key("available").Int(static_cast<int64_t>(r.memory_available)).EndObject().Key("pythons").BeginArray();

@@ -21,6 +21,7 @@ struct DoctorReport {
     std::string name;
     int threads = 0;                     // that run and verify take
     std::vector<std::string> supported;  // instruction sets that kernels are written for and the processor has
+    std::vector<std::string> built;      // those that this build has kernels for; empty: all of the architecture
     std::string used, cap;               // cap: what SLIPWAY_ISA says
   } processor;
   uint64_t memory = 0, memory_available = 0;  // bytes; 0: not known

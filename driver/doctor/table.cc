@@ -34,6 +34,8 @@ std::string ToTable(const DoctorReport& r) {
   out += Line("", text::StrCat(p.threads, p.threads == 1 ? " thread" : " threads", "; kernels: ", p.used,
                                p.cap.empty() ? "" : text::StrCat(" (SLIPWAY_ISA=", p.cap, ")"), "; it has ",
                                text::Join(p.supported, ", ")));
+  if (!p.built.empty())
+    out += Line("", text::StrCat("this build has kernels for ", text::Join(p.built, ", "), " only"));
   if (r.memory > 0)
     out += Line("memory",
                 text::StrCat(text::ByteCount(r.memory), ", ", text::ByteCount(r.memory_available), " available"));

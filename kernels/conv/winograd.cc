@@ -81,9 +81,10 @@ struct Cut {
   int64_t filters(int64_t o) const { return elements * (o * u_row + kLine); }  // floats of o filters
 };
 
-class Run {
+class WinogradRun {
  public:
-  Run(const WinogradCall& call, int m, const Epilogue& epilogue, int64_t first, int64_t at, const Workers* workers)
+  WinogradRun(const WinogradCall& call, int m, const Epilogue& epilogue, int64_t first, int64_t at,
+              const Workers* workers)
       : call_(call), m_(m), epilogue_(epilogue), first_(first), at_(at), workers_(workers), k_(call, m, workers) {}
 
   void Do(Scratch& scratch) const {
@@ -271,7 +272,7 @@ int WinogradTile(const WinogradCall& call) {
 
 void Winograd(const WinogradCall& call, int m, const Epilogue& epilogue, int64_t first, int64_t at,
               const Workers* workers, Scratch& scratch) {
-  Run(call, m, epilogue, first, at, workers).Do(scratch);
+  WinogradRun(call, m, epilogue, first, at, workers).Do(scratch);
 }
 
 }  // namespace slipway::kernels

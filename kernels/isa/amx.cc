@@ -4,19 +4,16 @@
 //
 // Eight tiles: 2 × 2 accumulators (32 rows × 32 columns), two of a and two of b. They are configured for the rows that
 // there are; a shorter last step along k is copied and filled up with zeros.
-#if defined(__x86_64__)
-#define SLIPWAY_ISA_BYTES 64
-#include <cstdint>
-
-#include <immintrin.h>
-
 #include "kernels/isa/bf16_gemm.h"
+#include "kernels/isa/gemm.h"
 #include "kernels/isa/int8_gemm.h"
-#include "kernels/isa/isa.h"
+#include "kernels/isa/set.h"
 
 namespace slipway::kernels {
 
-extern const Int8GemmMicrokernels kInt8GemmAvx512Vnni;
+namespace avx512vnni {
+extern const Int8GemmMicrokernels kInt8Gemm;
+}
 
 namespace {
 
@@ -285,7 +282,7 @@ void Int8AmxGemm(const Int8GemmParams& g) {
   const bool groups = g.group < g.k;
   const int64_t depth = !groups || g.group % 64 == 0 ? 64 : 32;
   if (g.m < kMinRows || (groups && g.group % depth != 0) || (g.a_zero != nullptr && g.column_sums == nullptr))
-    return kInt8GemmAvx512Vnni.gemm(g);
+    return avx512vnni::kInt8Gemm.gemm(g);
   auto of = [&]<bool kNibbles, ColumnSums kSums>() {
     groups ? Int8AmxGemmOf<kNibbles, true, kSums>(g, depth) : Int8AmxGemmOf<kNibbles, false, kSums>(g, depth);
   };
@@ -297,7 +294,7 @@ void Int8AmxGemm(const Int8GemmParams& g) {
 
 // Rows of a that are a multiple of 4096 bytes apart would share a few lines of the first-level cache.
 int64_t Int8AmxRowBytes(int64_t k, bool nibbles) {
-  const int64_t bytes = kInt8GemmAvx512Vnni.row_bytes(k, nibbles);
+  const int64_t bytes = avx512vnni::kInt8Gemm.row_bytes(k, nibbles);
   return bytes % 512 == 0 ? bytes + tiles::kBytes : bytes;
 }
 
@@ -357,24 +354,27 @@ void Gemm(const GemmParams& g, float* workspace) {
 }  // namespace bf16
 }  // namespace
 
-extern const Int8GemmMicrokernels kInt8GemmAmx;
-const Int8GemmMicrokernels kInt8GemmAmx = {
-    .name = "amx",
+namespace SLIPWAY_ISA {
+
+extern const Int8GemmMicrokernels kInt8Gemm;
+const Int8GemmMicrokernels kInt8Gemm = {
+    .name = SLIPWAY_ISA_NAME,
     .algorithm = {"tiles of 16 rows (AMX)", "tiles of 16 rows (AMX)"},
     .row_bytes = Int8AmxRowBytes,
     .pack_row = [](const int8_t* a, int64_t k, int64_t group, bool nibbles, void* to,
-                   int32_t* sums) { kInt8GemmAvx512Vnni.pack_row(a, k, group, nibbles, to, sums); },
+                   int32_t* sums) { avx512vnni::kInt8Gemm.pack_row(a, k, group, nibbles, to, sums); },
     .gemm = Int8AmxGemm,
-    .column_sums = [](const Int8GemmParams& g, int32_t* to) { kInt8GemmAvx512Vnni.column_sums(g, to); },
-    .min_max = [](const float* x, int64_t n, float* min, float* max) { kInt8GemmAvx512Vnni.min_max(x, n, min, max); },
+    .column_sums = [](const Int8GemmParams& g, int32_t* to) { avx512vnni::kInt8Gemm.column_sums(g, to); },
+    .min_max = [](const float* x, int64_t n, float* min, float* max) { avx512vnni::kInt8Gemm.min_max(x, n, min, max); },
     .quantize = [](const float* x, int64_t n, float scale, float zero, float low, float high,
-                   int8_t* to) { kInt8GemmAvx512Vnni.quantize(x, n, scale, zero, low, high, to); },
-    .split_row = [](const float* x, int64_t k, int64_t block, int slices, int32_t factor, int8_t* to, int32_t* sums,
-                    float* unit) { return kInt8GemmAvx512Vnni.split_row(x, k, block, slices, factor, to, sums, unit); },
-    .split_int8_gemm = [](const SplitInt8GemmParams& g) { kInt8GemmAvx512Vnni.split_int8_gemm(g); },
+                   int8_t* to) { avx512vnni::kInt8Gemm.quantize(x, n, scale, zero, low, high, to); },
+    .split_row =
+        [](const float* x, int64_t k, int64_t block, int slices, int32_t factor, int8_t* to, int32_t* sums,
+           float* unit) { return avx512vnni::kInt8Gemm.split_row(x, k, block, slices, factor, to, sums, unit); },
+    .split_int8_gemm = [](const SplitInt8GemmParams& g) { avx512vnni::kInt8Gemm.split_int8_gemm(g); },
 };
-extern const Bf16GemmMicrokernels kBf16GemmAmx;
-const Bf16GemmMicrokernels kBf16GemmAmx = {"amx", bf16::Supports, bf16::Workspace, bf16::Gemm, false};
+extern const Bf16GemmMicrokernels kBf16Gemm;
+const Bf16GemmMicrokernels kBf16Gemm = {SLIPWAY_ISA_NAME, bf16::Supports, bf16::Workspace, bf16::Gemm, false};
 
+}  // namespace SLIPWAY_ISA
 }  // namespace slipway::kernels
-#endif

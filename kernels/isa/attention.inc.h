@@ -1,4 +1,4 @@
-// Products of a few rows with keys and values in 8 bits (attention.h). Part of isa.inc.h.
+// Products of a few rows with keys and values in 8 bits (attention.h). Part of attention.cc.
 
 template <typename F>
 SLIPWAY_INLINE void WithCodes(const CodeRows& codes, F f) {

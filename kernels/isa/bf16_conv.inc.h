@@ -1,5 +1,5 @@
-// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. bf16_isa.inc.h includes this file once, after
-// simd.inc.h, elements.inc.h, math.inc.h, epilogue.inc.h and pair_dot.inc.h, inside its unnamed namespace.
+// Convolutions of bf16 (bf16_conv.h): indirect GEMM and depthwise. part of bf16_conv.cc, after
+// simd.inc.h, elements.inc.h, math.inc.h, epilogue.inc.h and pair_dot.inc.h.
 //
 // A word holds two neighbours of K. A step adds the products of words (PairDot): one of the image, which it
 // broadcasts, with one of each column of weights. Tile: mr × nr = kBf16Mr × two vectors of f32 accumulators.

@@ -1,5 +1,5 @@
-// The bf16 GEMM (bf16_gemm.h) of instruction sets with sums of two products. bf16_isa.inc.h includes this file once,
-// after pair_dot.inc.h and bf16_pairs.inc.h, inside its unnamed namespace.
+// The bf16 GEMM (bf16_gemm.h) of instruction sets with sums of two products. Part of bf16_gemm.cc, after
+// pair_dot.inc.h and bf16_pairs.inc.h.
 //
 // Tile: mr × nr = kBf16Rows × at most kBf16Vectors vectors of f32 accumulators.
 

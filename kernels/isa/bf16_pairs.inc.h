@@ -1,5 +1,5 @@
-// What bf16 GEMMs share: bf16_isa.inc.h and amx.cc each include this file once, after elements.inc.h, inside their
-// unnamed namespace. Blocks of b are packed as pairs of rows, which all kinds of instructions multiply.
+// What bf16 GEMMs share: bf16_gemm.cc and amx.cc include this file after elements.inc.h. Blocks of b are packed
+// as pairs of rows, which all kinds of instructions multiply.
 
 // Panels of a block of b, and its rows: as pairs it stays in the second-level cache. Tiles of amx.cc take 32 rows.
 constexpr int kPanels = 4;

@@ -1,4 +1,4 @@
-// Convolution micro-kernels over NCHW images (conv_nchw.h). Part of isa.inc.h.
+// Convolution micro-kernels over NCHW images (conv_nchw.h). Part of conv_nchw.cc.
 //
 // GEMM: C[oc, pixels] = W[oc, k] · B, W in place, B panels [pixels / nr][k][nr] of patches, nr = 2 vectors; tile mr ×
 // nr = kRows × 2 vectors of accumulators as in gemm.inc.h; the remaining columns, fewer than half a vector, are dot

@@ -1,5 +1,5 @@
 // Convolution micro-kernels over NHWC images: indirect GEMM and grouped indirect GEMM (NhwcIgemmParams of conv_nhwc.h).
-// Part of isa.inc.h.
+// Part of conv_nhwc.cc.
 //
 // out[m, n] = epilogue(Σ over segments s, p < k of x[m · x_stride + segments[s] + p] · w[s][p][n]): m pixels, n output
 // channels. Layouts: x NHWC, in place or a padded copy; w packed [n / 16][segment][k][16]. Tile: mr × nr = kNhwcMr × 2

@@ -1,4 +1,5 @@
-// GEMM with a packed matrix of small integers or float8, dequantized in registers (dequant_gemm.h). Part of isa.inc.h.
+// GEMM with a packed matrix of small integers or float8, dequantized in registers (dequant_gemm.h). Part of
+// dequant_gemm.cc.
 //
 // c[m,n] = Σ over groups of scale[group, n] · Σ a[m,k] · (q[k,n] - zero[group, n]): integers become floats by an or
 // with the bits of 2^23 or a table lookup, and scales are applied once per group, or to each element where the program

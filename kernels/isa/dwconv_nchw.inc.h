@@ -1,6 +1,6 @@
 // 3 × 3 depthwise convolution of one NCHW plane (DwconvNchwParams of conv_nchw.h): vectors hold neighbouring pixels of
 // a row; tile: 4 rows × 1 vector of accumulators, so that each loaded vector serves up to three of them. Part of
-// isa.inc.h.
+// conv_nchw.cc.
 
 // Pixels [i, i + n) of output rows [r, r + R), S image rows apart.
 template <int S, int R>

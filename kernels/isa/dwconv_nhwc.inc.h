@@ -1,4 +1,4 @@
-// Depthwise convolution over NHWC images, one row of outputs (DwconvNhwcParams of conv_nhwc.h). Part of isa.inc.h.
+// Depthwise convolution over NHWC images, one row of outputs (DwconvNhwcParams of conv_nhwc.h). Part of conv_nhwc.cc.
 //
 // Vectors hold neighbouring channels; tile: 14 pixels (7 without AVX-512) × 1 vector of accumulators, so that each
 // loaded pixel serves all kernel elements of a row and weights are loaded once for the tile. Kernels 3, 5 and 7 wide of

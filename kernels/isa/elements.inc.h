@@ -1,5 +1,5 @@
-// Elements of f32, f16, bf16, float8_e4m3fn and i8 as f32, one by one and by vectors, and the sum of a vector. Part of
-// isa.inc.h.
+// Elements of f32, f16, bf16, float8_e4m3fn and i8 as f32, one by one and by vectors, and the sum of a vector. Included
+// after simd.inc.h.
 
 struct BF16Bits {
   uint16_t bits;

@@ -1,5 +1,5 @@
 // Elementwise micro-kernels (elementwise.h): binary operators, scaling, FIR, conversions of narrow types,
-// transposition. Rows of n elements; the rest of a row is done element by element. Part of isa.inc.h.
+// transposition. Rows of n elements; the rest of a row is done element by element. Part of elementwise.cc.
 
 template <PairOp kOp, typename T>
 SLIPWAY_INLINE T Pair(T x, T y) {
@@ -23,12 +23,6 @@ void PairRow(const float* x, const float* y, float* out, int64_t n, int scalar) 
     for (; i + kLanes <= n; i += kLanes) Store(out + i, Pair<kOp>(Broadcast(a), Load(y + i)));
     for (; i < n; ++i) out[i] = Pair<kOp>(a, y[i]);
   }
-}
-
-void ScaleRow(float* x, float by, int64_t n) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(x + i, Load(x + i) * by);
-  for (; i < n; ++i) x[i] *= by;
 }
 
 template <int N>

@@ -1,8 +1,8 @@
 // Epilogues (epilogue.h): over vectors of channels in the registers of a tile (NHWC), and over a row of one channel
-// (NCHW); and batch norms as scale and bias. Part of isa.inc.h.
+// (NCHW); and batch norms as scale and bias. Included after math.inc.h.
 
 // Activations of many operations, out of line: four vectors at a time, one copy for all tiles.
-__attribute__((noinline)) void ApplyActivationOutOfLine(Activation activation, Vec* v, int count) {
+[[maybe_unused]] __attribute__((noinline)) void ApplyActivationOutOfLine(Activation activation, Vec* v, int count) {
   auto all = [&](auto f) __attribute__((always_inline)) {
     int i = 0;
     for (; i + 4 <= count; i += 4) {

@@ -1,4 +1,4 @@
-// GEMM micro-kernels (gemm.h): C[m,n] = A[m,k] · B[k,n] (+ bias), accumulators f32. Part of isa.inc.h.
+// GEMM micro-kernels (gemm.h): C[m,n] = A[m,k] · B[k,n] (+ bias), accumulators f32. Part of gemm.cc.
 //
 // Layouts: A rows of f32, in place or copied kPackedAStride apart (mc × kc); B panels [nc / nr][kc][nr], nr = kWidth =
 // 2 vectors, packed here or in the model ([n / 16][k][16]). Tile: mr × nr = kRows × 2 vectors of accumulators, 6 × 16
@@ -6,11 +6,6 @@
 // of the panel and broadcasts an element of each row of A. A panel stays in the first-level cache while all rows pass.
 // The caller guarantees sizes, memory and workspace.
 
-constexpr int kRows = SLIPWAY_ISA_ROWS;
-// mr of the NHWC tiles (conv_nhwc.inc.h), of two vectors each: leaves registers for two vectors of weights and one of
-// the image.
-constexpr int kNhwcMr = SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
-constexpr int kWidth = 2 * kLanes;
 constexpr int64_t kDepth = 400;                  // kc
 constexpr int64_t kPackedAStride = kDepth + 16;  // rows of a copy map to different cache sets
 constexpr int64_t kMc = 144 / kRows * kRows;
@@ -34,13 +29,6 @@ struct BTile {
   const float* at;
   int64_t row, next;
 };
-
-#if SLIPWAY_ISA_BYTES == 32 && defined(__FMA__)
-#include "kernels/isa/gemm_avx2.inc.h"
-#define SLIPWAY_ASM_TILE 1
-#else
-#define SLIPWAY_ASM_TILE 0
-#endif
 
 // C tile of R × 2 vectors: c += a[R,k] · b[k,2 vectors]. `prefetch`, if not null, is memory that the next tile reads:
 // assembler tiles prefetch one line of it every four steps, others one every step.
@@ -165,19 +153,12 @@ SLIPWAY_INLINE BTile PackedB(const GemmParams& g, int64_t k0, int64_t k, int64_t
 // Whether panels of B are read in place: packing does not pay for small m.
 bool InPlace(const GemmParams& g) { return !g.packed && g.b.dtype == DType::kF32 && g.b.column == 1 && g.m <= kRows; }
 
-// Splits n into equal blocks of at most `max`, rounded up to multiples of `multiple`, which divides `max`.
-int64_t EvenBlock(int64_t n, int64_t max, int64_t multiple) {
-  const int64_t blocks = (n + max - 1) / max;
-  return blocks > 1 ? ((n + blocks - 1) / blocks + multiple - 1) / multiple * multiple : Max(n, 1);
-}
-
 int64_t BlockScratch(const GemmParams& g) {
   const int64_t k = Min(g.k, kDepth);
   const int64_t panels = g.packed ? 1 : Min(kPanels, (g.n + kWidth - 1) / kWidth);
   return k * kWidth * panels + kPackedAStride * Min(kMc, g.m) + 64;
 }
 
-void NhwcIgemm(const NhwcIgemmParams& g);
 // The GEMM by the tiles of conv_nhwc.inc.h over panels of kPanel columns, w_panel_stride apart. Up to one vector of
 // columns these have tiles of one vector.
 void GemmByNhwcTiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride, const float* w,
@@ -188,7 +169,7 @@ void GemmByNhwcTiles(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_
   b.x = a, b.x_stride = a_stride, b.segments = &segment, b.segment_count = 1;
   b.w = w, b.w_panel_stride = w_panel_stride, b.out = to.c, b.out_stride = to.row;
   b.accumulate = to.add, b.epilogue.bias = to.column_bias;
-  NhwcIgemm(b);
+  SLIPWAY_ISA::kConvNhwc.igemm(b);
 }
 
 // Blocks of columns, of k and of rows, cache-resident from the outside in: one loop nest.

@@ -1,6 +1,6 @@
 // The inner loop of products for AVX2 with FMA, in assembler: compilers move loads across steps until the sums do not
 // fit the registers any more, which costs 4 to 8 % of what the processor can do, and 20 % of tiles of four rows, whose
-// sums wait for each other. Included by body.h, inside its namespaces.
+// sums wait for each other. Part of tile.inc.h.
 
 // A step: loads of one right row, whose second vector is at B1, then each of the left rows' elements, broadcast, times
 // these; and on to the next, NEXT bytes further on. Rows 0 to 2 lie from rax on, the others from rdx, all rcx bytes

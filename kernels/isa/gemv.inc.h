@@ -1,5 +1,5 @@
 // Matrix products of small m, n or both, which read each element of the matrix once at the speed of memory: dot
-// products along k, linear combinations of rows, and packed panels (GEMV). Part of isa.inc.h.
+// products along k, linear combinations of rows, and packed panels (GEMV). Included after elements.inc.h.
 
 // c[M,n] = a[M,k] · b for M up to 4 and dense columns of b: N columns at a time, U vectors of k per step.
 template <int M, typename S>

@@ -1,6 +1,5 @@
-// Convolutions of bytes (int8_conv.h): sums of products, requantization and the indirect GEMM. isa.inc.h and
-// int8_conv_isa.inc.h each include this file once, after byte_dot.inc.h, math.inc.h and epilogue.inc.h, inside their
-// unnamed namespace.
+// Convolutions of bytes (int8_conv.h): sums of products, requantization and the indirect GEMM. part of
+// int8_conv.cc, after byte_dot.inc.h, math.inc.h and epilogue.inc.h.
 //
 // A word holds four neighbours of K: unsigned ones of the image, which a step broadcasts, and signed ones of a column
 // of weights. A step adds their four products to the accumulator in the column's lane: one instruction where there

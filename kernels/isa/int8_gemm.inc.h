@@ -1,5 +1,5 @@
-// Integer GEMM and activation quantization (int8_gemm.h): isa.inc.h and int8_gemm_isa.inc.h each include this file
-// once, after byte_dot.inc.h, inside their unnamed namespace.
+// Integer GEMM and activation quantization (int8_gemm.h): part of int8_gemm.cc, and
+// of what shares its parts, split_int8_gemm.cc and amx.cc; included after byte_dot.inc.h.
 //
 // c[m,n] = bias + a_scale[m] · Σ scale[group, n] · (Σ a · b), inner sums exact in i32. Layouts: B Packing::kNr16K4 or
 // int4: four rows of a column in one unsigned word; A four integers of a row in one or two words. A step adds the four

@@ -1,7 +1,7 @@
-// The micro-kernels of an instruction set, a table per family, and the choice of the set. isa.inc.h is the one source
-// of all tables, written with vectors whose width each file that includes it (base.cc, avx2.cc, avx512.cc, neon.cc)
-// states; BestIsa() picks the best set that the processor supports on first use. Callers guarantee sizes, memory and
-// workspace: micro-kernels allocate, check and thread nothing.
+// The micro-kernels of an instruction set, a table per family, and the choice of the set. FAMILY.cc is the one source
+// of a family's tables, compiled once for each set that has it (set.h); BestIsa() picks the best set that the processor
+// supports on first use. Callers guarantee sizes, memory and workspace: micro-kernels allocate, check and thread
+// nothing.
 #ifndef SLIPWAY_KERNELS_ISA_ISA_H_
 #define SLIPWAY_KERNELS_ISA_ISA_H_
 
@@ -21,14 +21,14 @@ namespace slipway::kernels {
 struct Isa {
   const char* name;
   int64_t lanes;  // floats of a vector
-  GemmMicrokernels gemm;
-  ElementwiseMicrokernels elementwise;
-  ReductionMicrokernels reduction;
-  RnnMicrokernels rnn;
-  ConvNchwMicrokernels conv_nchw;
-  ConvNhwcMicrokernels conv_nhwc;
-  DequantGemmMicrokernels dequant_gemm;
-  AttentionMicrokernels attention;
+  const GemmMicrokernels& gemm;
+  const ElementwiseMicrokernels& elementwise;
+  const ReductionMicrokernels& reduction;
+  const RnnMicrokernels& rnn;
+  const ConvNchwMicrokernels& conv_nchw;
+  const ConvNhwcMicrokernels& conv_nhwc;
+  const DequantGemmMicrokernels& dequant_gemm;
+  const AttentionMicrokernels& attention;
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx;

@@ -1,5 +1,5 @@
 // Unary functions over vectors and rows (RowOp of elementwise.h), within a few units in the last place. Polynomials
-// without a source of their own are Cephes' (Moshier, single precision). Part of isa.inc.h.
+// without a source of their own are Cephes' (Moshier, single precision). Included after simd.inc.h.
 
 SLIPWAY_INLINE Vec Choose(IntVec mask, Vec a, Vec b) {
   return reinterpret_cast<Vec>((reinterpret_cast<IntVec>(a) & mask) | (reinterpret_cast<IntVec>(b) & ~mask));
@@ -262,4 +262,9 @@ SLIPWAY_INLINE Vec Cos(Vec v) { return SinOf(v, 1); }
 }
 [[maybe_unused]] void RsqrtRow(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrtf(x[i]);
+}
+[[maybe_unused]] void ScaleRow(float* x, float by, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(x + i, Load(x + i) * by);
+  for (; i < n; ++i) x[i] *= by;
 }

@@ -1,4 +1,4 @@
-// Maximum and sum over the pixels of a window in NHWC images (PoolNhwcParams of conv_nhwc.h). Part of isa.inc.h.
+// Maximum and sum over the pixels of a window in NHWC images (PoolNhwcParams of conv_nhwc.h). Part of conv_nhwc.cc.
 
 // V vectors of channels from c on; for V = 1, n channels.
 template <bool kMax, typename T, int V>

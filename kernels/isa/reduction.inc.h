@@ -1,4 +1,4 @@
-// Reductions, softmax and norms over rows (reduction.h). Part of isa.inc.h.
+// Reductions, softmax and norms over rows (reduction.h). Part of reduction.cc.
 
 float ExpSum(const float* x, float shift, float* out, int64_t n) {
   Vec sum[2] = {};

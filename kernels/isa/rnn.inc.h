@@ -1,4 +1,4 @@
-// Recurrent cells (rnn.h), a row of units at a time; gates are n apart. Part of isa.inc.h.
+// Recurrent cells (rnn.h), a row of units at a time; gates are n apart. Part of rnn.cc.
 
 template <typename F>
 SLIPWAY_INLINE void OverUnits(int64_t n, F f) {

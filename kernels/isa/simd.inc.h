@@ -1,6 +1,5 @@
 // The vectors of one instruction set and their operations: types, loads and stores, fma, minimum and maximum, rounding.
-// Included by isa.inc.h and int8_gemm_isa.inc.h inside their unnamed namespace, after SLIPWAY_ISA_BYTES and the
-// intrinsics.
+// The first that sources of micro-kernels include inside their unnamed namespace, after set.h.
 
 constexpr int kLanes = SLIPWAY_ISA_BYTES / 4;
 typedef float Vec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));

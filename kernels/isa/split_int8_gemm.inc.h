@@ -1,5 +1,5 @@
-// GEMM of floats with small integers by int8 slices (SplitInt8Rows of int8_gemm.h): int8_gemm_isa.inc.h includes this
-// file after int8_gemm.inc.h. Per four elements and vector of columns one instruction (byte_dot.inc.h) for each slice
+// GEMM of floats with small integers by int8 slices (SplitInt8Rows of int8_gemm.h): part of split_int8_gemm.cc,
+// after int8_gemm.inc.h. Per four elements and vector of columns one instruction (byte_dot.inc.h) for each slice
 // replaces widening four integers and four multiplications; the sums are exact. Tile: 2 to 4 rows × 2 vectors × 3 or 2
 // slices of i32 accumulators; one row × 4 vectors.
 

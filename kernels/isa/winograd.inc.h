@@ -1,5 +1,5 @@
 // Winograd's one-dimensional transforms of F(2, 3) and F(4, 3) over vectors (conv/winograd.h has the matrices), which
-// the NCHW and NHWC transforms apply to rows and columns of tiles. Part of isa.inc.h.
+// the NCHW and NHWC transforms apply to rows and columns of tiles. Included after simd.inc.h.
 
 template <int M>
 struct WinogradTransform;

@@ -1,5 +1,5 @@
 // Winograd's transforms over NCHW images (conv_nchw.h), F(m × m, 3 × 3) for m = 2 and 4: vectors hold neighbouring
-// tiles of a row, of filters neighbouring channels. Part of isa.inc.h.
+// tiles of a row, of filters neighbouring channels. Part of conv_nchw.cc.
 
 SLIPWAY_INLINE Vec Join(const Vec4* x) {
 #if SLIPWAY_ISA_BYTES == 64

@@ -1,5 +1,5 @@
 // Winograd's transforms over NHWC images, F(4 × 4, 3 × 3) (conv_nhwc.h): vectors hold neighbouring channels of a tile's
-// pixels, of filters neighbouring output channels. Part of isa.inc.h.
+// pixels, of filters neighbouring output channels. Part of conv_nhwc.cc.
 
 void WinogradNhwcFilters(const WinogradNhwcFilterParams& f) {
   const float* const panel = f.panel;

@@ -3,8 +3,11 @@
 // threads.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
@@ -29,6 +32,30 @@ void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
   *kept = Head(in, in.rank - reduced);
   *gone = Tail(in, in.rank - reduced);
 }
+
+// The rows of a tensor, wherever its data begins: what is reduced, for each result anew.
+class Rows {
+ public:
+  explicit Rows(const Tensor& t) : none_(t.numel() == 0) {
+    const Tensor* const tensors[] = {&t};
+    if (!none_) rank_ = JoinDims(tensors, sizes_, steps_);
+    if (rank_ > 0) n_ = sizes_[rank_ - 1], stride_ = steps_[0][rank_ - 1] / ByteSize(t.dtype);
+  }
+  // Calls row(first element, stride in elements, n) for each.
+  template <typename F>
+  void Each(char* data, F row) const {
+    if (none_) return;
+    int64_t index[kMaxRank];
+    for (int d = 0; d + 1 < rank_; ++d) index[d] = 0;
+    do row(data, stride_, n_);
+    while (NextPosition(rank_ - 1, sizes_, index, 1, &data, steps_));
+  }
+
+ private:
+  bool none_;
+  int rank_ = 0;
+  int64_t n_ = 1, stride_ = 0, sizes_[kMaxRank], steps_[1][kMaxRank];
+};
 
 // An accumulator has Add(x) and Result(); more where it makes a difference:
 // - AddRow(x, n) takes n numbers one after the other;
@@ -83,34 +110,107 @@ bool AddSums(A* accs, const float* x, int64_t row, int64_t rows, int64_t n) {
 // In how few results a thread's part pays.
 int64_t Grain(int64_t numbers) { return (int64_t{1} << 13) / std::max<int64_t>(numbers, 1) + 1; }
 
-// Result by result.
+// An accumulator of numbers of a compute type by functions, so that the loops are compiled once for all. `second`: of
+// the second pass.
+struct Erased {
+  const void* fresh;
+  int64_t size;  // of an accumulator
+  DType type;    // of the numbers
+  void (*add_row)(void* acc, const void* x, int64_t n, bool second);
+  void (*next)(void* accs, int64_t n);  // null where there is no second pass
+  // The results of n accumulators, to a row.
+  void (*store)(const void* accs, int64_t n, void* to, DType dtype, int64_t stride);
+  // Of f32 alone: n fresh ones; rows of n numbers, `apart` floats apart, to n accumulators, as sums or one by one.
+  void (*fill)(void* accs, int64_t n, const void* fresh);
+  bool (*add_sums)(void* accs, const float* x, int64_t apart, int64_t rows, int64_t n, bool second);
+  void (*add_rows)(void* accs, const float* x, int64_t apart, int64_t rows, int64_t n, bool second);
+};
+template <typename T>
+constexpr DType kComputeTypeOf = std::is_same_v<T, float>    ? DType::kF32
+                                 : std::is_same_v<T, double> ? DType::kF64
+                                                             : DType::kI64;
+constexpr int64_t kMaxSize = 32;  // of an accumulator
+
 template <typename T, typename A>
-void Along(const Call& c, int dims, const A& fresh) {
+Erased Erase(const A& fresh) {
+  static_assert(sizeof(A) <= kMaxSize && alignof(A) <= alignof(double) && std::is_trivially_copyable_v<A>);
+  constexpr bool kTwice = requires(A a) { a.Next(); };
+  Erased e{.fresh = &fresh, .size = sizeof(A), .type = kComputeTypeOf<T>};
+  e.add_row = [](void* acc, const void* x, int64_t n, bool second) {
+    A& a = *static_cast<A*>(acc);
+    if constexpr (kTwice)
+      if (second) return AddRow<true>(a, static_cast<const T*>(x), n);
+    AddRow<false>(a, static_cast<const T*>(x), n);
+  };
+  if constexpr (kTwice)
+    e.next = [](void* accs, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) static_cast<A*>(accs)[j].Next();
+    };
+  e.store = [](const void* accs, int64_t n, void* to, DType dtype, int64_t stride) {
+    std::remove_cvref_t<decltype(std::declval<const A&>().Result())> results[kColumns];
+    for (int64_t j = 0; j < n; ++j) results[j] = static_cast<const A*>(accs)[j].Result();
+    StoreRow(results, n, to, dtype, stride);
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    e.fill = [](void* accs, int64_t n, const void* from) {
+      std::fill_n(static_cast<A*>(accs), n, *static_cast<const A*>(from));
+    };
+    e.add_sums = [](void* accs, const float* x, int64_t apart, int64_t rows, int64_t n, bool second) {
+      if constexpr (kTwice)
+        if (second) return AddSums<true>(static_cast<A*>(accs), x, apart, rows, n);
+      return AddSums<false>(static_cast<A*>(accs), x, apart, rows, n);
+    };
+    e.add_rows = [](void* accs, const float* x, int64_t apart, int64_t rows, int64_t n, bool second) {
+      A* const a = static_cast<A*>(accs);
+      for (int64_t k = 0; k < rows; ++k, x += apart)
+        for (int64_t j = 0; j < n; ++j) {
+          if constexpr (kTwice)
+            if (second) {
+              AddOne<true>(a[j], x[j]);
+              continue;
+            }
+          AddOne<false>(a[j], x[j]);
+        }
+    };
+  }
+  return e;
+}
+
+void LoadRowAs(DType type, const void* from, DType dtype, int64_t stride, int64_t n, DType as, void* to) {
+  if (type == DType::kF32)
+    LoadRow(from, dtype, stride, n, as, static_cast<float*>(to));
+  else if (type == DType::kF64)
+    LoadRow(from, dtype, stride, n, as, static_cast<double*>(to));
+  else
+    LoadRow(from, dtype, stride, n, as, static_cast<int64_t*>(to));
+}
+
+// Result by result.
+void Along(const Call& c, int dims, const Erased& e) {
   const Tensor &in = c.in[0], &out = c.out[0];
   Tensor kept, gone;
   Split(in, dims, &kept, &gone);
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
+  const Rows rows(gone);
   ParallelFor(c.workers, out.numel(), Grain(gone.numel()), [&](int64_t first, int64_t end) {
     for (Positions<2> at(out, {&out, &kept}, first); first < end; ++first, at.Next()) {
-      A acc = fresh;
-      Tensor part = gone;
-      part.data = at[1];
-      const auto pass = [&]<bool kSecond>() {
-        Walk<1>({&part}, [&](std::array<char*, 1> from, const std::array<int64_t, 1>& stride, int64_t n) {
-          if (plain && stride[0] == 1) return AddRow<kSecond>(acc, reinterpret_cast<const T*>(from[0]), n);
-          T row[kRowBlock];
+      alignas(double) char acc[kMaxSize];
+      std::memcpy(acc, e.fresh, static_cast<size_t>(e.size));
+      const auto pass = [&](bool second) {
+        rows.Each(at[1], [&](char* from, int64_t stride, int64_t n) {
+          if (plain && stride == 1) return e.add_row(acc, from, n, second);
+          double row[kRowBlock];  // or of another type of at most this size
           for (int64_t done = 0; done < n; done += kRowBlock) {
             const int64_t k = std::min(kRowBlock, n - done);
-            LoadRow<T>(from[0], in.dtype, stride[0], k, c.compute, row);
-            from[0] += k * stride[0] * ByteSize(in.dtype);
-            AddRow<kSecond>(acc, static_cast<const T*>(row), k);
+            LoadRowAs(e.type, from, in.dtype, stride, k, c.compute, row);
+            from += k * stride * ByteSize(in.dtype);
+            e.add_row(acc, row, k, second);
           }
         });
       };
-      pass.template operator()<false>();
-      if constexpr (requires { acc.Next(); }) acc.Next(), pass.template operator()<true>();
-      const auto value = acc.Result();
-      StoreRow<std::remove_const_t<decltype(value)>>(&value, 1, at[0], out.dtype, 1);
+      pass(false);
+      if (e.next != nullptr) e.next(acc, 1), pass(true);
+      e.store(acc, 1, at[0], out.dtype, 1);
     }
   });
 }
@@ -187,8 +287,10 @@ bool AcrossHalves(const Call& c, const Tensor& gone, const Tensor& from, const T
 
 // In f32, where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in
 // the order in which each result's numbers come. False where the operands do not lie so.
-template <typename A>
-bool Across(const Call& c, int dims, const A& fresh) {
+// Sums alone are tried by `sums` first.
+using SumsAcross = std::function<bool(const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n,
+                                      int64_t to_stride, bool plain)>;
+bool Across(const Call& c, int dims, const Erased& e, const SumsAcross& sums) {
   Tensor in = c.in[0], out = c.out[0];
   const int last = out.rank - 1;
   // Of the dims that stay, the one along memory is taken as the last: channels, where these are last.
@@ -202,45 +304,32 @@ bool Across(const Call& c, int dims, const A& fresh) {
   const Tensor from = DropDim(kept, last), to = DropDim(out, last);
   const int64_t n = in.sizes[last], blocks = (n + kColumns - 1) / kColumns, size = ByteSize(in.dtype);
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
-  if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); }) {
-    if (plain && AcrossInParts(c, gone, from, to, n, out.strides[last], fresh)) return true;
-    if (IsHalf(in.dtype) && out.dtype == in.dtype && out.strides[last] == 1 &&
-        AcrossHalves(c, gone, from, to, n, fresh))
-      return true;
-  }
+  if (sums != nullptr && sums(gone, from, to, n, out.strides[last], plain)) return true;
+  const Rows reduced(gone);
   ParallelFor(
       c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
         int64_t block = first % blocks;
         for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {
           const int64_t column = block * kColumns, m = std::min(kColumns, n - column);
-          A accs[kColumns];
-          std::fill_n(accs, m, fresh);
-          Tensor part = gone;
-          part.data = at[1] + column * size;
-          const auto pass = [&]<bool kSecond>() {
-            Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
-              if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
+          alignas(double) char accs[kColumns * kMaxSize];
+          e.fill(accs, m, e.fresh);
+          const auto pass = [&](bool second) {
+            reduced.Each(at[1] + column * size, [&](char* p, int64_t step, int64_t rows) {
+              if (plain && e.add_sums(accs, reinterpret_cast<const float*>(p), step, rows, m, second)) return;
               float held[kHeldRows * kColumns];
               for (int64_t i = 0; i < rows; i += kHeldRows) {
                 const int64_t count = std::min(kHeldRows, rows - i);
                 for (int64_t k = 0; k < count && !plain; ++k)
-                  LoadRow<float>(p[0] + (i + k) * step[0] * size, in.dtype, 1, m, c.compute, held + k * kColumns);
-                const float* row = plain ? reinterpret_cast<const float*>(p[0]) + i * step[0] : held;
-                const int64_t apart = plain ? step[0] : kColumns;
-                if (AddSums<kSecond>(accs, row, apart, count, m)) continue;
-                for (int64_t k = 0; k < count; ++k, row += apart)
-                  for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
+                  LoadRow<float>(p + (i + k) * step * size, in.dtype, 1, m, c.compute, held + k * kColumns);
+                const float* const row = plain ? reinterpret_cast<const float*>(p) + i * step : held;
+                const int64_t apart = plain ? step : kColumns;
+                if (!e.add_sums(accs, row, apart, count, m, second)) e.add_rows(accs, row, apart, count, m, second);
               }
             });
           };
-          pass.template operator()<false>();
-          if constexpr (requires { accs[0].Next(); }) {
-            for (int64_t j = 0; j < m; ++j) accs[j].Next();
-            pass.template operator()<true>();
-          }
-          std::remove_cvref_t<decltype(accs[0].Result())> results[kColumns];
-          for (int64_t j = 0; j < m; ++j) results[j] = accs[j].Result();
-          StoreRow(results, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+          pass(false);
+          if (e.next != nullptr) e.next(accs, m), pass(true);
+          e.store(accs, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
           if (++block == blocks) block = 0, at.Next();
         }
       });
@@ -250,9 +339,18 @@ bool Across(const Call& c, int dims, const A& fresh) {
 // Accumulators begin as copies of `fresh`.
 template <typename T, typename A>
 void ReduceWith(const Call& c, int dims, const A& fresh) {
-  if constexpr (std::is_same_v<T, float>)  // of other types it would be as much code again for what is rare
-    if (Across(c, dims, fresh)) return;
-  Along<T>(c, dims, fresh);
+  const Erased e = Erase<T>(fresh);
+  if constexpr (std::is_same_v<T, float>) {  // of other types it would be as much code again for what is rare
+    SumsAcross sums;
+    if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); })
+      sums = [&](const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n, int64_t to_stride, bool plain) {
+        if (plain && AcrossInParts(c, gone, from, to, n, to_stride, fresh)) return true;
+        return IsHalf(c.in[0].dtype) && c.out[0].dtype == c.in[0].dtype && to_stride == 1 &&
+               AcrossHalves(c, gone, from, to, n, fresh);
+      };
+    if (Across(c, dims, e, sums)) return;
+  }
+  Along(c, dims, e);
 }
 constexpr const char* kOfNothing = "of a tensor without elements";
 bool HasNothing(const Call& c) { return c.in[0].numel() == 0 && c.out[0].numel() != 0; }

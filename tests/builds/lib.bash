@@ -63,7 +63,8 @@ for entry in json.loads(pathlib.Path(folder, "compile_commands.json").read_text(
     targets[target].setdefault(tuple(flags), []).append(entry["file"])
 for target, sources in targets.items():
     for flags, files in sources.items():
-        if target not in ("room_kernels.dir", "slipway_runtime.dir"):  # the headers of others take most of the time
+        # The headers of others take most of the time.
+        if not re.match("(room_kernels|kernels_.*|slipway_runtime)\\.dir", target):
             groups = [sys.executable, os.environ["ROOT"] + "/cmake/unity_groups.py", target, "6000", *files]
             files = subprocess.run(groups, check=True, stdout=subprocess.PIPE, text=True).stdout.split(";")
         for file in files:

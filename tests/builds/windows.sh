@@ -12,6 +12,7 @@ for header in absl flatbuffers libdeflate.h; do ln -s "/usr/include/$header" inc
 # By hand, SLIPWAY_WINDOWS="-c -O2 -o /dev/null" compiles them as well. aoti.cc looks for libtorch in the process with
 # dlopen().
 targets=room_base,room_io,room_ir,room_kernels,slipway_runtime
+for isa in v2 avx2 avxvnni avx512 avx512vnni avx512bf16 amx; do targets+=,kernels_$isa; done
 # shellcheck disable=SC2086
 commands_of "$folder" '/posix/|runtime/aoti\.cc|\.S$' $targets $compiler ${SLIPWAY_WINDOWS:--fsyntax-only} \
   -isystem include > commands

@@ -2,10 +2,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/isa/isa.h"
+#include "kernels/isa/names.h"
 
 namespace slipway::kernels {
 namespace {
@@ -185,6 +187,31 @@ TEST(Isa, BytesAreWidened) {
       ASSERT_EQ(to.back(), 7);
     }
   }
+}
+
+// The sets between two whole ones may be missing; a whole one ends the choice, and a build may begin with a later one.
+TEST(Isa, TheLastPresentIsChosen) {
+  const auto choose = [](std::vector<IsaPresence> sets, const char* cap = nullptr) {
+    const int i = ChooseIsa(sets.data(), static_cast<int>(sets.size()), cap);
+    return std::string(i < 0 ? "none" : sets[static_cast<size_t>(i)].name);
+  };
+  EXPECT_EQ(choose({{"v2", true, true}, {"avx2", true, true}, {"avxvnni", false, false}, {"avx512", true, true}}),
+            "avx512");
+  EXPECT_EQ(choose({{"v2", true, true}, {"avx2", true, true}, {"avxvnni", false, true}, {"avx512", true, false}}),
+            "avxvnni");
+  EXPECT_EQ(choose({{"v2", true, true}, {"avx2", true, false}, {"avxvnni", false, true}}), "v2");
+  EXPECT_EQ(choose({{"v2", true, true}, {"avx2", true, true}, {"avx512", true, true}}, "avx2"), "avx2");
+  EXPECT_EQ(choose({{"avx2", true, true}}), "avx2");
+  EXPECT_EQ(choose({{"avx2", true, false}}), "none");
+  EXPECT_EQ(choose({{"avx512", true, false}, {"avx512vnni", false, true}}), "none");
+}
+
+// What this build has and what it says of itself agree.
+TEST(Isa, ABuildHasASetOfThisProcessor) {
+  ASSERT_EQ(IsaError(), nullptr);
+  bool found = false;
+  for (int i = 0; const char* name = IsaName(i); ++i) found = found || std::string(name) == BestIsaName();
+  EXPECT_TRUE(found) << BestIsaName();
 }
 
 }  // namespace
