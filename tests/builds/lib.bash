@@ -34,7 +34,7 @@ configures() {
 # expression of sources. Several sources of a room are in one file, those of kernels and the runtime aside.
 commands_of() {
   "$PYTHON" - "$@" <<'PYTHON'
-import json, os, pathlib, re, shlex, subprocess, sys
+import json, pathlib, re, shlex, sys
 
 folder, left_out, targets, *start = sys.argv[1:]
 targets = {f"{target}.dir": {} for target in targets.split(",")}
@@ -50,8 +50,11 @@ for entry in json.loads(pathlib.Path(folder, "compile_commands.json").read_text(
 for target, sources in targets.items():
     for flags, files in sources.items():
         if target not in ("room_kernels.dir", "slipway_runtime.dir"):  # the headers of others take most of the time
-            groups = [sys.executable, os.environ["ROOT"] + "/cmake/unity_groups.py", target, "6000", *files]
-            files = subprocess.run(groups, check=True, stdout=subprocess.PIPE, text=True).stdout.split(";")
+            parts = [files[i : i + 25] for i in range(0, len(files), 25)]
+            files = []
+            for part in parts:
+                files.append(str(pathlib.Path(f"{target}_{len(list(pathlib.Path().glob('*.dir_*.cc')))}.cc").absolute()))
+                pathlib.Path(files[-1]).write_text("".join(f'#include "{file}"\n' for file in part))
         for file in files:
             print(shlex.join([*start, *flags, file]))
 PYTHON
