@@ -38,7 +38,7 @@ bool InColour() {
 }
 
 // Async-signal-safe.
-class Line {
+class ReportLine {
  public:
   void Put(std::string_view text) {
     for (; !text.empty() && size_ < sizeof(text_); text.remove_prefix(1)) text_[size_++] = text[0];
@@ -91,7 +91,7 @@ void AddDiagnostics(CLI::App* cmd, std::string* format) {
 }
 
 void EndOnLostInput(const io::LostInput& lost) {
-  Line line;
+  ReportLine line;
   line.Put(json_lines ? "{\"severity\":\"error\",\"id\":\"" : "error[");
   line.Put(lost.changed ? driver::id::kBadInput : driver::id::kWrite);
   line.Put(json_lines ? "\",\"cause\":\"" : "]: ");

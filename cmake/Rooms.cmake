@@ -9,23 +9,30 @@ function(slipway_see_rooms target)
   target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
-# Sources of a room in files of several (unity_groups.py), with SLIPWAY_UNITY. Not kernels, which have flags of their
-# own and of which every instruction is measured.
-function(slipway_unity name variable)
-  if(NOT SLIPWAY_UNITY OR name STREQUAL "kernels")
+# With SLIPWAY_UNITY, about 25 sources of a library are compiled as one file: most of the time a source takes goes to
+# templates that its neighbours use, too. Names in unnamed namespaces are therefore a room's, not a source's. Not
+# assembler, nor sources with flags of their own.
+function(slipway_unity target)
+  if(NOT SLIPWAY_UNITY)
     return()
   endif()
-  find_program(PYTHON3 python3 REQUIRED)
-  set(together ${${variable}})
-  list(FILTER together INCLUDE REGEX "\\.cc$")
-  list(FILTER together EXCLUDE REGEX "/loops/")
-  set(apart ${${variable}})
-  list(REMOVE_ITEM apart ${together})
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${together} cmake/unity_groups.py)
-  execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/unity_groups.py
-    ${CMAKE_BINARY_DIR}/unity/${name} 6000 ${together}
-    OUTPUT_VARIABLE files COMMAND_ERROR_IS_FATAL ANY)
-  set(${variable} ${files} ${apart} PARENT_SCOPE)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  set(together 0)
+  foreach(source IN LISTS sources)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(options)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    else()
+      math(EXPR together "${together} + 1")
+    endif()
+  endforeach()
+  if(together EQUAL 0)
+    return()
+  endif()
+  math(EXPR files "(${together} + 24) / 25")
+  math(EXPR size "(${together} + ${files} - 1) / ${files}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
 # With SLIPWAY_QUICK, code that works on graphs and texts: a third of the time to compile it.
@@ -52,8 +59,10 @@ function(slipway_room name)  # EXCEPT: a regular expression of sources that are 
   if(ARG_EXCEPT)
     list(FILTER sources EXCLUDE REGEX "${ARG_EXCEPT}")
   endif()
-  slipway_unity(${name} sources)
   add_library(room_${name} STATIC ${sources})
+  if(NOT name STREQUAL "kernels")  # which has flags of its own, and of which every instruction is measured
+    slipway_unity(room_${name})
+  endif()
   slipway_see_rooms(room_${name} ${name} ${ARG_ROOMS})
   if(NOT name MATCHES "^(io|importers|kernels|quantizer|weights)$")
     slipway_quick(room_${name})

@@ -8,7 +8,7 @@ namespace slipway::dynamic_shapes {
 namespace {
 
 using ir::Sym;
-using Value = std::function<std::optional<int64_t>(Sym)>;
+using SizeOf = std::function<std::optional<int64_t>(Sym)>;
 using Order = std::function<std::vector<Sym>(Sym)>;
 
 // The dimensions [from, from_end) become [to, to_end).
@@ -48,7 +48,7 @@ std::vector<Sym> FactorsOf(Sym e) {
 class GroupSolver {
  public:
   GroupSolver(absl::Span<const Sym> from, absl::Span<const int64_t> from_values, absl::Span<const int64_t> to,
-              const Value& value, const Order& order)
+              const SizeOf& value, const Order& order)
       : from_(from), from_values_(from_values), to_(to), value_(value), order_(order) {}
 
   // Sizes for the group's part of `to`; open ones where several fit. False: none fits.
@@ -80,7 +80,7 @@ class GroupSolver {
  private:
   absl::Span<const Sym> from_;
   absl::Span<const int64_t> from_values_, to_;
-  const Value& value_;
+  const SizeOf& value_;
   const Order& order_;
 
   static Sym Product(const std::vector<ViewSize>& sizes) {
@@ -239,7 +239,7 @@ class GroupSolver {
 
 }  // namespace
 
-std::optional<ViewSizes> SolveView(absl::Span<const Sym> from, absl::Span<const int64_t> to, const Value& value,
+std::optional<ViewSizes> SolveView(absl::Span<const Sym> from, absl::Span<const int64_t> to, const SizeOf& value,
                                    const Order& order) {
   std::vector<int64_t> from_values, to_values(to.begin(), to.end());
   int64_t elements = 1;

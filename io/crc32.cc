@@ -10,7 +10,7 @@ namespace slipway::io {
 namespace {
 
 // Bytes of a mapped file that are summed before their pages are given back.
-constexpr uint64_t kChunk = uint64_t{8} << 20;
+constexpr uint64_t kCrcChunk = uint64_t{8} << 20;
 
 constexpr uint32_t kPolynomial = 0xedb88320, kOne = 1u << 31, kX8 = 1u << 23;
 
@@ -32,8 +32,8 @@ uint32_t Crc32(uint32_t crc, absl::Span<const uint8_t> bytes) {
 
 uint32_t Crc32Of(const Bytes& bytes) {
   uint32_t crc = 0;
-  for (uint64_t done = 0; done < bytes.size(); done += kChunk) {
-    const Bytes chunk = bytes.Part(done, std::min(kChunk, bytes.size() - done));
+  for (uint64_t done = 0; done < bytes.size(); done += kCrcChunk) {
+    const Bytes chunk = bytes.Part(done, std::min(kCrcChunk, bytes.size() - done));
     crc = Crc32(crc, chunk.data());
     if (chunk.file_range() != nullptr) chunk.file_range()->Release();
   }

@@ -10,15 +10,15 @@ namespace {
 
 constexpr uint64_t kMax32 = 0xffffffff;
 constexpr uint64_t kMax16 = 0xffff;
-constexpr uint64_t kLocalSize = 30;
+constexpr uint64_t kLocalHeaderSize = 30;
 constexpr uint64_t kCrcOffset = 14;      // in the local header
 constexpr uint16_t kFlagUtf8 = 1 << 11;  // names are UTF-8
 constexpr uint16_t kDate = 1 << 5 | 1;   // 1980-01-01
-constexpr uint16_t kZip64Extra = 1;
+constexpr uint16_t kZip64ExtraId = 1;
 constexpr uint16_t kPaddingExtra = 0x4246;  // "FB", the field that torch pads with
 constexpr uint64_t kExtraHeader = 4;
 // Bytes of a mapped file that are summed and copied before their pages are given back.
-constexpr uint64_t kChunk = uint64_t{8} << 20;
+constexpr uint64_t kZipChunk = uint64_t{8} << 20;
 
 // Appends a little-endian integer of `width` bytes.
 void Put(std::string* out, uint64_t value, int width) {
@@ -45,12 +45,12 @@ std::string LocalHeader(const ZipMember& member) {
   const bool zip64 = member.size >= kMax32;
   std::string extra;
   if (zip64) {
-    Put(&extra, kZip64Extra, 2);
+    Put(&extra, kZip64ExtraId, 2);
     Put(&extra, 16, 2);
     Put(&extra, member.size, 8);
     Put(&extra, member.size, 8);
   }
-  const uint64_t end = member.header_offset + kLocalSize + member.name.size() + extra.size() + kExtraHeader;
+  const uint64_t end = member.header_offset + kLocalHeaderSize + member.name.size() + extra.size() + kExtraHeader;
   const uint64_t padding = (ZipWriter::kAlignment - end % ZipWriter::kAlignment) % ZipWriter::kAlignment;
   Put(&extra, kPaddingExtra, 2);
   Put(&extra, padding, 2);
@@ -67,7 +67,7 @@ std::string LocalHeader(const ZipMember& member) {
 }
 
 // The central directory and the records that end the archive.
-std::string Directory(const std::vector<ZipMember>& members, uint64_t directory_offset) {
+std::string DirectoryRecords(const std::vector<ZipMember>& members, uint64_t directory_offset) {
   std::string records;
   for (const ZipMember& member : members) {
     std::string values;  // of the zip64 extra field: the saturated ones, in this order
@@ -85,7 +85,7 @@ std::string Directory(const std::vector<ZipMember>& members, uint64_t directory_
     Put(&records, Field32(member.header_offset), 4);
     records += member.name;
     if (!values.empty()) {
-      Put(&records, kZip64Extra, 2);
+      Put(&records, kZip64ExtraId, 2);
       Put(&records, values.size(), 2);
       records += values;
     }
@@ -116,7 +116,7 @@ std::string Directory(const std::vector<ZipMember>& members, uint64_t directory_
   return records;
 }
 
-absl::Status CheckName(std::string_view name, absl::flat_hash_set<std::string>* names) {
+absl::Status CheckNewName(std::string_view name, absl::flat_hash_set<std::string>* names) {
   if (name.empty() || name.size() > kMax16) {
     return absl::InvalidArgumentError(absl::StrCat("a zip member's name has ", name.size(), " bytes"));
   }
@@ -130,7 +130,7 @@ absl::Status CheckName(std::string_view name, absl::flat_hash_set<std::string>* 
 
 absl::Status ZipWriter::Begin(std::string_view name, uint64_t size) {
   if (open_) return absl::InternalError("a zip member begins within another one");
-  if (absl::Status status = CheckName(name, &names_); !status.ok()) return status;
+  if (absl::Status status = CheckNewName(name, &names_); !status.ok()) return status;
   if (members_.empty() && file_->position() != 0) return absl::InternalError("the zip does not begin its file");
   members_.push_back({.name = std::string(name), .size = size, .header_offset = file_->position()});
   open_ = true;
@@ -155,8 +155,8 @@ absl::Status ZipWriter::Append(const Bytes& bytes, std::optional<uint32_t> crc) 
     sum = Crc32Combine(sum, *crc, range->size);
     return file_->CopyFrom(*range, crc);
   }
-  for (uint64_t done = 0; done < range->size; done += kChunk) {
-    const FileRange chunk{range->file, range->offset + done, std::min(kChunk, range->size - done)};
+  for (uint64_t done = 0; done < range->size; done += kZipChunk) {
+    const FileRange chunk{range->file, range->offset + done, std::min(kZipChunk, range->size - done)};
     sum = Crc32(sum, chunk.data());
     if (absl::Status status = file_->CopyFrom(chunk); !status.ok()) return status;
     chunk.Release();
@@ -189,7 +189,7 @@ absl::Status ZipWriter::Add(std::string_view name, const Bytes& bytes, std::opti
 
 absl::Status ZipWriter::Finish() {
   if (open_) return absl::InternalError("the zip ends within a member");
-  return file_->Write(Directory(members_, file_->position()));
+  return file_->Write(DirectoryRecords(members_, file_->position()));
 }
 
 void ZipLayout::Put(std::string text) {
@@ -198,7 +198,7 @@ void ZipLayout::Put(std::string text) {
 }
 
 absl::Status ZipLayout::Add(std::string_view name, const Bytes& bytes, std::optional<uint32_t> crc) {
-  if (absl::Status status = CheckName(name, &names_); !status.ok()) return status;
+  if (absl::Status status = CheckNewName(name, &names_); !status.ok()) return status;
   members_.push_back(
       {.name = std::string(name), .size = bytes.size(), .header_offset = size_, .crc = crc ? *crc : Crc32Of(bytes)});
   Put(LocalHeader(members_.back()));
@@ -208,7 +208,7 @@ absl::Status ZipLayout::Add(std::string_view name, const Bytes& bytes, std::opti
 }
 
 std::vector<ZipLayout::Piece> ZipLayout::Finish() {
-  Put(Directory(members_, size_));
+  Put(DirectoryRecords(members_, size_));
   return std::move(pieces_);
 }
 

@@ -19,16 +19,16 @@ Type Type::Tensor(DType dtype, Sizes sizes) {
   return t;
 }
 namespace {
-Type SymType(Type::Kind kind, Sym expr) {
+Type SymbolicType(Type::Kind kind, Sym expr) {
   Type t;
   t.kind = kind;
   t.expr = expr;
   return t;
 }
 }  // namespace
-Type Type::SymInt(Sym expr) { return SymType(kSymInt, expr); }
-Type Type::SymFloat(Sym expr) { return SymType(kSymFloat, expr); }
-Type Type::SymBool(Sym expr) { return SymType(kSymBool, expr); }
+Type Type::SymInt(Sym expr) { return SymbolicType(kSymInt, expr); }
+Type Type::SymFloat(Sym expr) { return SymbolicType(kSymFloat, expr); }
+Type Type::SymBool(Sym expr) { return SymbolicType(kSymBool, expr); }
 
 std::optional<std::vector<int64_t>> Type::StaticSizes() const {
   std::vector<int64_t> out;

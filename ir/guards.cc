@@ -63,22 +63,22 @@ std::optional<std::string> SizeText(const Program& p, std::string_view* rest, st
 }
 
 // What Python calls operators and functions of sizes, and what ParseExpr() does.
-constexpr std::pair<std::string_view, std::string_view> kWords[] = {{"and", "and"},
-                                                                    {"or", "or"},
-                                                                    {"not", "not"},
-                                                                    {"True", "True"},
-                                                                    {"False", "False"},
-                                                                    {"max", "Max"},
-                                                                    {"min", "Min"},
-                                                                    {"Max", "Max"},
-                                                                    {"Min", "Min"},
-                                                                    {"Mod", "Mod"},
-                                                                    {"FloorDiv", "FloorDiv"},
-                                                                    {"PythonMod", "PythonMod"},
-                                                                    {"torch.sym_float", "ToFloat"},
-                                                                    {"math.trunc", "TruncToInt"},
-                                                                    {"math.floor", "FloorToInt"},
-                                                                    {"math.ceil", "CeilToInt"}};
+constexpr std::pair<std::string_view, std::string_view> kPythonWords[] = {{"and", "and"},
+                                                                          {"or", "or"},
+                                                                          {"not", "not"},
+                                                                          {"True", "True"},
+                                                                          {"False", "False"},
+                                                                          {"max", "Max"},
+                                                                          {"min", "Min"},
+                                                                          {"Max", "Max"},
+                                                                          {"Min", "Min"},
+                                                                          {"Mod", "Mod"},
+                                                                          {"FloorDiv", "FloorDiv"},
+                                                                          {"PythonMod", "PythonMod"},
+                                                                          {"torch.sym_float", "ToFloat"},
+                                                                          {"math.trunc", "TruncToInt"},
+                                                                          {"math.floor", "FloorToInt"},
+                                                                          {"math.ceil", "CeilToInt"}};
 
 // Text between sizes as ParseExpr() takes it; null where it has a name that is neither of these nor a symbol's: it
 // would become one.
@@ -94,10 +94,10 @@ std::optional<std::string> Translated(std::string_view text, const SymTable& sym
       out += text.substr(i, end - i);
     } else {
       const std::string_view name = text.substr(i, end - i);
-      const auto* word =
-          std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& w) { return w.first == name; });
-      if (word == std::end(kWords) && !symbols.FindSymbol(name)) return std::nullopt;
-      out += word == std::end(kWords) ? name : word->second;
+      const auto* word = std::find_if(std::begin(kPythonWords), std::end(kPythonWords),
+                                      [&](const auto& w) { return w.first == name; });
+      if (word == std::end(kPythonWords) && !symbols.FindSymbol(name)) return std::nullopt;
+      out += word == std::end(kPythonWords) ? name : word->second;
     }
     i = end;
   }

@@ -26,14 +26,14 @@ struct Version {
 
 // Domains by how names of schema classes have them.
 constexpr std::string_view Onnx = "", OnnxPreview = kPreviewDomain;
-using Operator = std::pair<std::string_view, std::string_view>;  // domain and type
+using OperatorName = std::pair<std::string_view, std::string_view>;  // domain and type
 
 // By operator, newest first.
-const std::map<Operator, std::vector<Version>>& Versions() {
+const std::map<OperatorName, std::vector<Version>>& Versions() {
   static const auto& versions = *[] {
-    auto* m = new std::map<Operator, std::vector<Version>>;
+    auto* m = new std::map<OperatorName, std::vector<Version>>;
     const struct {
-      Operator type;
+      OperatorName type;
       Version version;
     } all[] = {
 #define SLIPWAY_SCHEMA(domain, since, type) \

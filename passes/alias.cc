@@ -23,7 +23,7 @@ using ir::Values;
 
 // ---- Does it share?
 
-Sharing SameSizes(const Type& a, const Type& b) {
+Sharing SharingBySizes(const Type& a, const Type& b) {
   if (a.rank() != b.rank()) return Sharing::kNone;
   Sharing all = Sharing::kShares;
   for (int d = 0; d < a.rank(); ++d) {
@@ -107,7 +107,7 @@ Sharing Decide(ir::ViewCondition condition, const Node& n, const Value* self) {
     case ir::ViewCondition::kAlways: return Sharing::kShares;
     case ir::ViewCondition::kIfViewable: return Reshapes(n, self);
     case ir::ViewCondition::kIfContiguous: return MakesContiguous(n, self);
-    case ir::ViewCondition::kIfSameSizes: return SameSizes(self->type(), n.output()->type());
+    case ir::ViewCondition::kIfSameSizes: return SharingBySizes(self->type(), n.output()->type());
     case ir::ViewCondition::kIfUnchanged: return Converts(n, self);
     case ir::ViewCondition::kIfIdle: return ir::IsRandom(n) ? Sharing::kNone : Sharing::kShares;
     case ir::ViewCondition::kIfSingle: {  // einsum of one operand may be a permutation

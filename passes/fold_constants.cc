@@ -35,15 +35,15 @@ double Elements(const Value* v) {
 }
 
 // Of a contiguous tensor that was computed.
-std::string_view BytesOf(const ir::TensorRef& t) {
+std::string_view DenseBytes(const ir::TensorRef& t) {
   const absl::Span<const uint8_t> bytes =
       ir::MappedBytes(*t.storage).subspan(static_cast<size_t>(t.offset), static_cast<size_t>(t.nbytes()));
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-class Folder {
+class ConstantFolder {
  public:
-  Folder(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits)
+  ConstantFolder(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits)
       : p_(p), g_(*p.graph), evaluator_(evaluator), limits_(limits) {}
 
   absl::Status Run() {
@@ -219,7 +219,7 @@ class Folder {
         t = ir::OwnedTensor(t.dtype, t.sizes, *std::move(bytes));
       }
       roots[i].tensor = std::move(t);
-      const std::string_view bytes = BytesOf(*roots[i].tensor);
+      const std::string_view bytes = DenseBytes(*roots[i].tensor);
       const size_t size = static_cast<size_t>(ir::ByteSize(roots[i].value->dtype()));
       roots[i].uniform = !bytes.empty() && std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
     }
@@ -309,7 +309,7 @@ class Folder {
   }
 
   absl::Status Replace(const Root& r) {
-    const std::string_view bytes = BytesOf(*r.tensor);
+    const std::string_view bytes = DenseBytes(*r.tensor);
     const ir::DType dtype = r.value->dtype();
     Value* now = nullptr;
     ir::Arg element = r.uniform ? Element(dtype, bytes) : ir::Arg();
@@ -335,7 +335,7 @@ class Folder {
 }  // namespace
 
 absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits) {
-  if (absl::Status s = Folder(p, evaluator, limits).Run(); !s.ok()) return s;
+  if (absl::Status s = ConstantFolder(p, evaluator, limits).Run(); !s.ok()) return s;
   return EliminateDeadCode(p);
 }
 

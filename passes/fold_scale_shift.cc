@@ -38,14 +38,14 @@ constexpr int64_t kMostBytes = int64_t{1} << 30;  // of a product's weight, whic
 constexpr int64_t kMostHeld = int64_t{1} << 31;   // of all that are new, which are held until they are written
 
 // Weights whose rows are the channels of the result, which are a dim of it.
-struct Product {
+struct ScaledProduct {
   const std::string* weight;
   int channel;
   bool takes_norms;
 };
 
 // A node that scales and shifts channels of a value, which stands for its result afterwards.
-struct Step {
+struct ScaleShiftStep {
   Node* node;
   Value* of;
 };
@@ -92,9 +92,10 @@ std::optional<int> ChannelAfterView(const Node& view, const Value* v, int channe
   return std::nullopt;
 }
 
-class Folder {
+class ScaleShiftFolder {
  public:
-  Folder(ir::Program& p, bool norms, DType narrow) : g_(*p.graph), weights_(p), norms_(norms), narrow_(narrow) {}
+  ScaleShiftFolder(ir::Program& p, bool norms, DType narrow)
+      : g_(*p.graph), weights_(p), norms_(norms), narrow_(narrow) {}
 
   absl::StatusOr<int> Run() {
     int folded = 0;
@@ -108,7 +109,7 @@ class Folder {
   }
 
  private:
-  std::optional<Product> ReadProduct(const Node& n) const {
+  std::optional<ScaledProduct> ReadProduct(const Node& n) const {
     static const auto& convolutions =
         *new text::Set{"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
                        "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"};
@@ -122,7 +123,7 @@ class Folder {
     // An image without a batch has its channels first.
     const int channel = norm ? 1 : linear ? result - 1 : result - rank + 1;
     if ((linear && rank != 2) || channel < 0 || channel >= result) return std::nullopt;
-    return Product{.weight = name, .channel = channel, .takes_norms = linear || norms_};
+    return ScaledProduct{.weight = name, .channel = channel, .takes_norms = linear || norms_};
   }
 
   // The weight behind a factor or summand of v that is one number a channel, or one for all; null for others.
@@ -146,7 +147,7 @@ class Folder {
   }
 
   // Adds what `n` does to the channels of v; false where it is something else.
-  absl::StatusOr<bool> Append(const Product& p, const Node& n, const Value* read, int channel,
+  absl::StatusOr<bool> Append(const ScaledProduct& p, const Node& n, const Value* read, int channel,
                               ChannelAffine* all) const {
     if (!n.output() || n.output()->dtype() != read->dtype()) return false;
     if (weights_.IsNorm(n)) {
@@ -175,11 +176,11 @@ class Folder {
   }
 
   // How many steps behind the product are part of it now.
-  absl::StatusOr<int> Fold(Node* product, const Product& p) {
+  absl::StatusOr<int> Fold(Node* product, const ScaledProduct& p) {
     const ir::TensorRef& t = weights_.Tensor(*p.weight);
     if (!product->output()->sizes()[p.channel].is(t.sizes[0])) return 0;
     ChannelAffine all(t.sizes[0]);
-    std::vector<Step> steps;
+    std::vector<ScaleShiftStep> steps;
     // `of` will be what `read` is.
     Value *of = product->output(), *read = of;
     for (int channel = p.channel; Node* n = OnlyUser(read); read = n->output()) {
@@ -202,7 +203,7 @@ class Folder {
     product->SetArg("weight", weights_.Add(text::StrCat(*p.weight, ".merged"), t.dtype, t.sizes, std::move(bytes)));
     product->SetArg("bias", weights_.AddBias(*p.weight, all.shift));
     // The value is the last step's, and so is its name: what compares values by name finds it.
-    for (const Step& s : steps) {
+    for (const ScaleShiftStep& s : steps) {
       g_.ReplaceAllUses(s.node->output(), s.of);
       g_.TakeName(s.of, s.node->output());
       g_.Erase(s.node);
@@ -240,7 +241,7 @@ class Folder {
 };
 
 absl::StatusOr<int> Fold(ir::Program& p, bool norms, DType narrow) {
-  ASSIGN_OR_RETURN(const int folded, Folder(p, norms, narrow).Run());
+  ASSIGN_OR_RETURN(const int folded, ScaleShiftFolder(p, norms, narrow).Run());
   if (folded > 0) RETURN_IF_ERROR(EliminateDeadCode(p));
   return folded;
 }

@@ -70,9 +70,9 @@ std::optional<std::vector<Operand>> OperandsOf(const Node& n, int d) {
   return operands;
 }
 
-class Mover {
+class SelectMover {
  public:
-  explicit Mover(ir::Graph& g) : g_(g) {}
+  explicit SelectMover(ir::Graph& g) : g_(g) {}
 
   // How many linear layers compute one index only.
   absl::StatusOr<int> Run() {
@@ -176,6 +176,6 @@ class Mover {
 
 }  // namespace
 
-absl::StatusOr<int> MoveSelects(ir::Program& p) { return Mover(*p.graph).Run(); }
+absl::StatusOr<int> MoveSelects(ir::Program& p) { return SelectMover(*p.graph).Run(); }
 
 }  // namespace slipway::passes

@@ -13,6 +13,7 @@
 #include "ir/builder.h"
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
+#include "passes/match.h"
 #include "passes/pass.h"
 
 namespace slipway::passes {
@@ -22,27 +23,24 @@ using ir::Node;
 using ir::Value;
 using ir::Values;
 
-bool IsOneOf(const Node* n, std::initializer_list<std::string_view> ops) {
-  return n && std::find(ops.begin(), ops.end(), n->op_name()) != ops.end();
-}
 constexpr std::string_view kAppend = "slipway.append.default";
 
 // A part of the input: an index for some of its dims, and which dims of it are left, in the order of the part's own.
 // -1: a dim of size 1 that the input has not.
-struct Part {
+struct StatePart {
   std::vector<std::optional<int64_t>> fixed;
   std::vector<int> left;
-  bool operator==(const Part&) const = default;
+  bool operator==(const StatePart&) const = default;
 };
-Part Whole(const Value* input) {
-  Part p;
+StatePart Whole(const Value* input) {
+  StatePart p;
   p.fixed.resize(static_cast<size_t>(input->rank()));
   for (int d = 0; d < input->rank(); ++d) p.left.push_back(d);
   return p;
 }
 
 // What part of the input `v` is; nullopt for other values.
-std::optional<Part> PartOf(const Value* v, const Value* input) {
+std::optional<StatePart> PartOf(const Value* v, const Value* input) {
   if (v == input) return Whole(input);
   const Node* n = v->producer();
   if (!IsOneOf(n, {"aten.select.int", "aten.unbind.int", "aten.unsqueeze.default", "aten.squeeze.dim"}))
@@ -101,7 +99,7 @@ class Matcher {
   const std::vector<Node*>& cats() const { return cats_; }
 
  private:
-  std::string MatchPart(Value* v, const Part& want) {
+  std::string MatchPart(Value* v, const StatePart& want) {
     Node* n = v->producer();
     const bool stack = IsOneOf(n, {"aten.stack.default"});
     if (!stack && !(n && IsCat(*n)))
@@ -128,7 +126,7 @@ class Matcher {
       return text::StrCat("%", v->name(), " does not begin with ",
                           IsWhole(want) ? text::StrCat("%", input_->name()) : "the same part of the input");
     for (size_t i = 0; i < tensors.size(); ++i) {
-      Part part = want;
+      StatePart part = want;
       part.fixed[static_cast<size_t>(of)] = static_cast<int64_t>(i);
       part.left.erase(part.left.begin() + at);
       Value* one = tensors[i];
@@ -144,7 +142,7 @@ class Matcher {
     }
     return "";
   }
-  static bool IsWhole(const Part& p) {
+  static bool IsWhole(const StatePart& p) {
     return std::none_of(p.fixed.begin(), p.fixed.end(), [](const auto& f) { return f.has_value(); });
   }
 

@@ -37,7 +37,7 @@ using ir::Node;
 using ir::Value;
 using ir::Values;
 
-constexpr double kLeastScale = 0x1p-126;  // of rows of zeros
+constexpr double kLeastCacheScale = 0x1p-126;  // of rows of zeros
 constexpr double kGreatestE4M3 = 448;
 
 // How rows of a cache are written, or joined behind it.
@@ -80,13 +80,13 @@ bool IsViewOfRows(const Node& n, const Value* v, std::string_view* sizes) {
 }
 
 bool IsAttention(const Node& n) { return n.op_name() == "aten.scaled_dot_product_attention.default"; }
-bool IsProduct(const Node& n) {
+bool IsProductOutsideAttention(const Node& n) {
   const ir::OpTraits& traits = n.op().traits;
   return !IsAttention(n) && (traits.product || traits.autocast == ir::AutocastClass::kLower);
 }
 // Whether n is a product of v, or of v transposed, and of what is no weight.
 bool IsProductOfActivations(const Node& n, const Value* v) {
-  if (IsProduct(n)) {
+  if (IsProductOutsideAttention(n)) {
     bool stored = false;
     for (const ir::NamedArg& a : n.args())
       a.arg.ForEachValue([&](const Value* other) { stored = stored || (other != v && IsStored(other)); });
@@ -96,7 +96,7 @@ bool IsProductOfActivations(const Node& n, const Value* v) {
   if (!turned || ReadPermutation(turned).source != v || turned->graph()->IsOutput(turned)) return false;
   const auto users = turned->users();
   return !users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
-    return IsProduct(*user) && IsProductOfActivations(*user, turned);
+    return IsProductOutsideAttention(*user) && IsProductOfActivations(*user, turned);
   });
 }
 
@@ -162,13 +162,13 @@ class Search {
 };
 
 // Codes, and a scale for each row of them.
-struct Rows {
+struct CacheRows {
   Value *codes = nullptr, *scales = nullptr;
 };
 
-class Rewriter {
+class CacheRewriter {
  public:
-  Rewriter(ir::Program& p, DType codes) : p_(p), codes_(codes) {}
+  CacheRewriter(ir::Program& p, DType codes) : p_(p), codes_(codes) {}
 
   // The input becomes one of codes, and there is one more, of scales; gives its name.
   std::string Split(const State& state) {
@@ -215,7 +215,7 @@ class Rewriter {
   }
 
  private:
-  const Rows* RowsOf(const Value* v) const {
+  const CacheRows* RowsOf(const Value* v) const {
     const auto at = rows_.find(v);
     return at == rows_.end() ? nullptr : &at->second;
   }
@@ -234,13 +234,13 @@ class Rewriter {
             Arg to = a.arg;
             if (a.name == update->self || a.name == update->written)
               to.ReplaceValues([&](Value* x) {
-                const Rows rows = Written(x, b);
+                const CacheRows rows = Written(x, b);
                 return scales ? rows.scales : rows.codes;
               });
             return to;
           }));
     } else if (IsViewOfRows(*n, v, &sizes)) {
-      const Rows rows = rows_.at(v);
+      const CacheRows rows = rows_.at(v);
       Add(n, With(*n, b, [&](const ir::NamedArg& a, bool scales) {
             Arg to = a.arg;
             if (a.name == sizes && scales) return WithOneColumn(a.arg);
@@ -255,8 +255,8 @@ class Rewriter {
 
   // The node twice, once for codes and once for scales.
   template <typename F>
-  Rows With(const Node& n, ir::Builder& b, F argument) {
-    Rows made;
+  CacheRows With(const Node& n, ir::Builder& b, F argument) {
+    CacheRows made;
     for (const bool scales : {false, true}) {
       std::vector<std::pair<std::string_view, Arg>> named;
       for (const ir::NamedArg& a : n.args()) named.emplace_back(a.name, argument(a, scales));
@@ -264,7 +264,7 @@ class Rewriter {
     }
     return made;
   }
-  void Add(const Node* n, const Rows& rows) {
+  void Add(const Node* n, const CacheRows& rows) {
     rows_[n->output()] = rows;
     dtypes_[n->output()] = n->output()->dtype();
   }
@@ -279,18 +279,18 @@ class Rewriter {
   }
 
   // What is written to a state, quantized once for all that write it.
-  Rows Written(Value* x, ir::Builder& b) {
-    if (const Rows* rows = RowsOf(x)) return *rows;
-    Rows& rows = written_[x];
+  CacheRows Written(Value* x, ir::Builder& b) {
+    if (const CacheRows* rows = RowsOf(x)) return *rows;
+    CacheRows& rows = written_[x];
     if (rows.codes) return rows;
     Value* wide = b.Cast(x, DType::kFloat32);
     if (codes_ == DType::kInt8) {
-      const Values made = b.CallMulti("slipway.quantize_rows.default", {wide, false, -127, 127, kLeastScale});
+      const Values made = b.CallMulti("slipway.quantize_rows.default", {wide, false, -127, 127, kLeastCacheScale});
       return rows = {made[0], made[1]};
     }
     const ir::Ints block = OneBlockARow(x);
     rows.scales = b.Call("torchao.choose_scale_float8.default",
-                         {wide, block, codes_, DType::kFloat32, kLeastScale * kGreatestE4M3});
+                         {wide, block, codes_, DType::kFloat32, kLeastCacheScale * kGreatestE4M3});
     rows.codes = b.Call("torchao.quantize_affine_float8_non_decomposed.default", {wide, rows.scales, codes_});
     return rows;
   }
@@ -300,7 +300,7 @@ class Rewriter {
     return block;
   }
   Value* Dequantize(Value* v, ir::Builder& b) {
-    const Rows& rows = rows_.at(v);
+    const CacheRows& rows = rows_.at(v);
     Dequantized q;
     q.input = rows.codes, q.scale = rows.scales, q.dtype = dtypes_.at(v);
     q.block_size = OneBlockARow(v);
@@ -309,7 +309,7 @@ class Rewriter {
 
   void RewriteAttention(Node* n, ir::Builder& b) {
     Value *key = n->Get("key").value(), *value = n->Get("value").value();
-    const Rows *keys = RowsOf(key), *values = RowsOf(value);
+    const CacheRows *keys = RowsOf(key), *values = RowsOf(value);
     if (keys && values) {
       Value* y = b.Call("slipway.quantized_attention.default",
                         {n->Get("query"), keys->codes, keys->scales, values->codes, values->scales, n->Get("attn_mask"),
@@ -324,9 +324,9 @@ class Rewriter {
 
   ir::Program& p_;
   const DType codes_;
-  absl::flat_hash_map<const Value*, Rows> rows_;     // of states and of what comes of them
-  absl::flat_hash_map<const Value*, DType> dtypes_;  // that these had
-  absl::flat_hash_map<const Value*, Rows> written_;
+  absl::flat_hash_map<const Value*, CacheRows> rows_;  // of states and of what comes of them
+  absl::flat_hash_map<const Value*, DType> dtypes_;    // that these had
+  absl::flat_hash_map<const Value*, CacheRows> written_;
   text::Map<std::string> scales_;  // by the name of the state
 };
 
@@ -355,7 +355,7 @@ absl::StatusOr<std::vector<CacheOutcome>> QuantizeCaches(ir::Program& p, DType c
   const std::vector<State> states = StatesOf(p);
   std::vector<CacheOutcome> outcomes;
   for (const State& state : states) outcomes.push_back({state.name, "", Search(p, state).Run(), state.input->type()});
-  Rewriter rewriter(p, codes);
+  CacheRewriter rewriter(p, codes);
   for (size_t i = 0; i < states.size(); ++i)
     if (outcomes[i].kept_because.empty()) outcomes[i].scales = rewriter.Split(states[i]);
   RETURN_IF_ERROR(rewriter.Run());

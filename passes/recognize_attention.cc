@@ -36,9 +36,9 @@ struct Bounds {
   double low = 0, high = 0;
 };
 
-class Recognizer {
+class AttentionRecognizer {
  public:
-  explicit Recognizer(ir::Program& p) : weights_(p) {}
+  explicit AttentionRecognizer(ir::Program& p) : weights_(p) {}
   Value* Recognize(Node* n, ir::Builder& b);
 
  private:
@@ -67,13 +67,13 @@ std::optional<Bounds> Rounded(double low, double high) {
   return Bounds{rounded(low), rounded(high)};
 }
 
-std::optional<Bounds> Recognizer::BoundsOf(const Arg& a, int depth) const {
+std::optional<Bounds> AttentionRecognizer::BoundsOf(const Arg& a, int depth) const {
   if (const bool* x = a.get<bool>()) return *x ? Bounds{1, 1} : Bounds{0, 0};
   if (const auto number = NumberIn(a)) return Rounded(*number, *number);
   return a.value() ? BoundsOf(a.value(), depth) : std::nullopt;
 }
 
-std::optional<Bounds> Recognizer::BoundsOf(const Value* v, int depth) const {
+std::optional<Bounds> AttentionRecognizer::BoundsOf(const Value* v, int depth) const {
   if (!v->type().is_tensor()) return std::nullopt;
   if (v->producer())
     if (const auto computed = depth > 0 ? Computed(*v->producer(), depth - 1) : std::nullopt) return computed;
@@ -91,7 +91,7 @@ std::optional<Bounds> Recognizer::BoundsOf(const Value* v, int depth) const {
 }
 
 // Of what masks are made of.
-std::optional<Bounds> Recognizer::Computed(const Node& n, int depth) const {
+std::optional<Bounds> AttentionRecognizer::Computed(const Node& n, int depth) const {
   const std::string_view op = n.op_name();
   const auto of = [&](std::string_view argument) { return BoundsOf(n.Get(argument), depth); };
   const auto hull = [](std::optional<Bounds> a, std::optional<Bounds> b) -> std::optional<Bounds> {
@@ -144,7 +144,7 @@ std::optional<Bounds> Recognizer::Computed(const Node& n, int depth) const {
   return std::nullopt;
 }
 
-Value* Recognizer::Unscaled(Value* v, double* scale) const {
+Value* AttentionRecognizer::Unscaled(Value* v, double* scale) const {
   for (const Node* n = v->producer(); n && IsOnlyUse(v); n = v->producer()) {
     const bool product = Is(n, "aten.mul.Tensor") || Is(n, "aten.mul.Scalar"),
                quotient = Is(n, "aten.div.Tensor") || Is(n, "aten.div.Scalar");
@@ -160,7 +160,7 @@ Value* Recognizer::Unscaled(Value* v, double* scale) const {
   return v;
 }
 
-std::optional<Recognizer::Filled> Recognizer::ReadFilled(const Value* v) const {
+std::optional<AttentionRecognizer::Filled> AttentionRecognizer::ReadFilled(const Value* v) const {
   const Node* n = v->producer();
   Filled f;
   std::optional<double> found;
@@ -205,7 +205,7 @@ bool IsF32(const Value* v, int rank) {
 bool IsProduct(const Node* n) { return Is(n, "aten.matmul.default") || Is(n, "aten.bmm.default"); }
 Value* Right(const Node* product) { return product->Get(Is(product, "aten.bmm.default") ? "mat2" : "other").value(); }
 
-Value* Recognizer::Recognize(Node* n, ir::Builder& b) {
+Value* AttentionRecognizer::Recognize(Node* n, ir::Builder& b) {
   if (!IsProduct(n)) return nullptr;
   Value *probabilities = Self(n), *values = Right(n);
   const int rank = n->output()->type().is_tensor() ? n->output()->rank() : 0;
@@ -286,7 +286,7 @@ Value* Recognizer::Recognize(Node* n, ir::Builder& b) {
 }  // namespace
 
 absl::Status RecognizeAttention(ir::Program& p) {
-  Recognizer recognizer(p);
+  AttentionRecognizer recognizer(p);
   return ReplaceRecognized(p, [&](Node* n, ir::Builder& b) { return recognizer.Recognize(n, b); });
 }
 

@@ -50,7 +50,7 @@ std::optional<Repeated> ReadRepeated(const Value* v) {
   return Repeated{heads, *times};
 }
 
-Value* Recognize(Node* n, ir::Builder& b) {
+Value* RecognizeGroupedQuery(Node* n, ir::Builder& b) {
   if (n->op_name() != "aten.scaled_dot_product_attention.default") return nullptr;
   ir::ArgReader args(*n);
   const Value *query = args.tensor("query"), *key = args.tensor("key"), *value = args.tensor("value");
@@ -67,6 +67,6 @@ Value* Recognize(Node* n, ir::Builder& b) {
 
 }  // namespace
 
-absl::Status RecognizeGroupedQueries(ir::Program& p) { return ReplaceRecognized(p, Recognize); }
+absl::Status RecognizeGroupedQueries(ir::Program& p) { return ReplaceRecognized(p, RecognizeGroupedQuery); }
 
 }  // namespace slipway::passes

@@ -67,7 +67,7 @@ std::optional<InverseRoot> ReadInverseRoot(Value* v) {
 }
 
 // Norms without a vector, then those with one.
-Value* Recognize(Node* n, ir::Builder& b) {
+Value* RecognizeNorm(Node* n, ir::Builder& b) {
   auto [left, right] = Factors(n);
   if (!left || !right || !left->type().is_tensor() || !right->type().is_tensor()) return nullptr;
   for (auto [x, root] : {std::pair(left, right), {right, left}}) {
@@ -93,6 +93,6 @@ Value* Recognize(Node* n, ir::Builder& b) {
 
 }  // namespace
 
-absl::Status RecognizeNorms(ir::Program& p) { return ReplaceRecognized(p, Recognize); }
+absl::Status RecognizeNorms(ir::Program& p) { return ReplaceRecognized(p, RecognizeNorm); }
 
 }  // namespace slipway::passes

@@ -25,7 +25,7 @@ Value* ReshapedBy(const ir::Node* n) {
   return n && n->op().traits.inverse == ir::ViewInverse::kReshape && n->output() ? n->Get("self").value() : nullptr;
 }
 
-bool SameSizes(const ir::Type& a, const ir::Type& b) {
+bool SameType(const ir::Type& a, const ir::Type& b) {
   return a.is_tensor() && b.is_tensor() && a.dtype == b.dtype &&
          std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(),
                     [](ir::Sym x, ir::Sym y) { return ir::ProvablyEqual(x, y); });
@@ -36,7 +36,7 @@ bool SameSizes(const ir::Type& a, const ir::Type& b) {
 Value* SourceOf(const ir::Node& n) {
   const ir::OpTraits& t = n.op().traits;
   for (Value* v = ReshapedBy(&n); v; v = ReshapedBy(v->producer()))
-    if (SameSizes(v->type(), n.output()->type())) return v;
+    if (SameType(v->type(), n.output()->type())) return v;
   if (!t.identity.empty()) return n.Get(t.identity).value();
   if (!t.cast.empty()) {
     Value* v = n.Get(t.cast).value();
@@ -61,7 +61,7 @@ Value* DropEmptyParts(ir::Node& cat) {
     if (!empty || v->dtype() != out->dtype()) parts.push_back(v);
   }
   if (parts.empty() || parts.size() == tensors.size()) return nullptr;
-  if (parts.size() == 1) return SameSizes(parts[0]->type(), out->type()) ? parts[0] : nullptr;
+  if (parts.size() == 1) return SameType(parts[0]->type(), out->type()) ? parts[0] : nullptr;
   cat.SetArg("tensors", parts);
   return nullptr;
 }

@@ -34,7 +34,7 @@ constexpr size_t kMostParts = 8;
 
 // A part of the layer: indices [begin, end) of the dim that is cut, of `features` rows each, and the value that it is
 // now.
-struct Part {
+struct LinearPart {
   Value* value;
   int64_t begin, end;
 };
@@ -44,7 +44,7 @@ struct Cut {
   int axis = 0;                 // the dim of the features that is cut, behind `apart` and before the orders
   int64_t features = 1;         // of each index of that dim
   bool drops = false;           // parts have no such dim
-  std::vector<Part> parts;
+  std::vector<LinearPart> parts;
   std::vector<Node*> nodes;  // that go, first to last
 };
 
@@ -108,7 +108,7 @@ bool ReadParts(Value* v, int at, Cut* cut) {
     cut->nodes.push_back(n);
   }
   // Users come in no particular order.
-  std::sort(cut->parts.begin(), cut->parts.end(), [](const Part& a, const Part& b) {
+  std::sort(cut->parts.begin(), cut->parts.end(), [](const LinearPart& a, const LinearPart& b) {
     return std::tie(a.begin, a.value->name()) < std::tie(b.begin, b.value->name());
   });
   return true;
@@ -199,7 +199,7 @@ class Splitter {
     Node* const place = cut.apart ? cut.nodes.front() : layer;  // where the sizes of views are there
     ir::Builder b(g_, place, layer->source());
     for (size_t i = 0; i < cut.parts.size(); ++i) {
-      const Part& part = cut.parts[i];
+      const LinearPart& part = cut.parts[i];
       const auto rows = [&](std::string_view argument) -> ir::Arg {
         const Value* v = layer->Get(argument).value();
         if (!v) return ir::None{};

@@ -40,7 +40,7 @@ bool IsConvolution(const ir::Node& n) {
          name == "integer_conv";
 }
 
-class Regions {
+class LayoutRegions {
  public:
   // The region of an image; a new one if it has none.
   int Of(const ir::Value* v) {
@@ -132,7 +132,7 @@ bool PadsByConstant(const ir::Node& n) {
 }
 
 void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* last) {
-  Regions regions;
+  LayoutRegions regions;
   std::vector<const ir::Node*> convolutions;
   for (const ir::Node* n : g) {
     const bool convolution = IsConvolution(*n);

@@ -22,9 +22,9 @@ using kernels::View;
 // Members of a chain lie at most so many steps apart.
 constexpr int kFarthest = 256;
 
-class Fuser {
+class ChainFuser {
  public:
-  explicit Fuser(PlannedProgram& p) : p_(p), plan_(p.plan) {}
+  explicit ChainFuser(PlannedProgram& p) : p_(p), plan_(p.plan) {}
 
   void Run() {
     const int n = static_cast<int>(plan_.steps.size());
@@ -236,6 +236,6 @@ class Fuser {
 
 }  // namespace
 
-void FuseChains(PlannedProgram& p) { Fuser(p).Run(); }
+void FuseChains(PlannedProgram& p) { ChainFuser(p).Run(); }
 
 }  // namespace slipway::planner

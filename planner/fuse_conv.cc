@@ -21,7 +21,6 @@ namespace {
 
 using kernels::Activation;
 using kernels::Buffer;
-using kernels::DType;
 using kernels::Expr;
 using kernels::Plan;
 using kernels::Step;
@@ -37,9 +36,9 @@ struct Tail : kernels::ConvTailAttributes {
   bool plain() const { return origins.empty(); }
 };
 
-class Fuser {
+class ConvFuser {
  public:
-  explicit Fuser(PlannedProgram& p) : p_(p), plan_(p.plan) {}
+  explicit ConvFuser(PlannedProgram& p) : p_(p), plan_(p.plan) {}
 
   void Run() {
     const int n = static_cast<int>(plan_.steps.size());
@@ -70,7 +69,7 @@ class Fuser {
   bool IsConv(int i) const {
     const Step& s = plan_.steps[i];
     return s.kind == Step::kKernel && (s.kernel->name == "conv" || s.kernel->name == "conv_transposed") &&
-           s.outputs == 1 && (s.compute == DType::kF32 || TakesHalves(i)) && s.floats == 0;
+           s.outputs == 1 && (s.compute == kernels::DType::kF32 || TakesHalves(i)) && s.floats == 0;
   }
   // Whether it is one of bf16 or f16 whose loops round once, behind all that follows the sums: of images with channels
   // last.
@@ -135,10 +134,10 @@ class Fuser {
       *value = static_cast<double>(x);
       return static_cast<T>(*value) == x;
     };
-    return v.dtype == DType::kI64   ? read(int64_t{})
-           : v.dtype == DType::kF64 ? read(double{})
-           : v.dtype == DType::kF32 ? read(float{})
-                                    : false;
+    return v.dtype == kernels::DType::kI64   ? read(int64_t{})
+           : v.dtype == kernels::DType::kF64 ? read(double{})
+           : v.dtype == kernels::DType::kF32 ? read(float{})
+                                             : false;
   }
   double Real(int number) const {
     const Expr& e = plan_.exprs[plan_.numbers[number]];
@@ -165,7 +164,7 @@ class Fuser {
   // Whether the convolution may be done where step j is, in its place.
   bool Fits(int i, int j) const {
     const Step& s = plan_.steps[j];
-    const DType dtype = plan_.steps[i].compute;
+    const kernels::DType dtype = plan_.steps[i].compute;
     if (s.kind != Step::kKernel || s.outputs != 1 || s.compute != dtype || Out(j).dtype != dtype) return false;
     std::vector<int> used;
     for (int k = 0; k + 1 < static_cast<int>(views_[i].size()); ++k) used.push_back(views_[i][k].buffer);
@@ -210,7 +209,7 @@ class Fuser {
       const Expr& parts = plan_.exprs[plan_.numbers[s.first_number]];
       if (parts.op != Expr::kInt || !IsSame(i, j, 0)) return false;
       for (int k = 1; k < s.inputs; ++k) {
-        if (in[k].dtype != DType::kF32 && in[k].dtype != s.compute) return false;
+        if (in[k].dtype != kernels::DType::kF32 && in[k].dtype != s.compute) return false;
         tail->more.push_back(in[k]);
       }
       have |= parts.value;
@@ -330,6 +329,6 @@ class Fuser {
 
 }  // namespace
 
-void FuseConvs(PlannedProgram& p) { Fuser(p).Run(); }
+void FuseConvs(PlannedProgram& p) { ConvFuser(p).Run(); }
 
 }  // namespace slipway::planner

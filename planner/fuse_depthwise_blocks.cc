@@ -19,7 +19,6 @@ namespace slipway::planner {
 namespace {
 
 using kernels::Buffer;
-using kernels::DType;
 using kernels::Expr;
 using kernels::Plan;
 using kernels::Step;
@@ -109,7 +108,7 @@ class DepthwiseBlockFuser {
     return true;
   }
   std::optional<Conv> ReadConv(const Step& s) const {
-    if (s.kind != Step::kKernel || s.kernel->name != "conv" || kernels::ComputeType(s.compute) != DType::kF32)
+    if (s.kind != Step::kKernel || s.kernel->name != "conv" || kernels::ComputeType(s.compute) != kernels::DType::kF32)
       return std::nullopt;
     std::vector<int64_t> ints(s.ints);
     std::vector<double> reals(s.floats);

@@ -11,7 +11,7 @@
 namespace slipway::quantizer {
 namespace {
 
-using Scheme = Config::Scheme;
+using SchemeKind = Config::Scheme;
 using Method = Config::Method;
 
 constexpr Granularity kTensor{Granularity::kTensor, 0};
@@ -19,17 +19,17 @@ constexpr Granularity Group(int64_t n) { return {Granularity::kGroup, n}; }
 
 // Indexed by Scheme.
 constexpr Config kDefaults[] = {
-    {.scheme = Scheme::kInt8WeightOnly},
-    {.scheme = Scheme::kInt8Dynamic},
-    {.scheme = Scheme::kInt8Static},
-    {.scheme = Scheme::kIntxWeightOnly},
-    {.scheme = Scheme::kInt8DynamicIntx, .granularity = Group(32), .act_mapping = Mapping::kAsymmetric},
-    {.scheme = Scheme::kInt4WeightOnly, .granularity = Group(128), .bits = 4, .mapping = Mapping::kAsymmetric},
-    {.scheme = Scheme::kFloat8WeightOnly},
-    {.scheme = Scheme::kFloat8Dynamic, .granularity = kTensor, .act_granularity = kTensor},
-    {.scheme = Scheme::kMx},
-    {.scheme = Scheme::kNvfp4WeightOnly, .element = ir::DType::kFloat4E2M1},
-    {.scheme = Scheme::kNvfp4Dynamic, .element = ir::DType::kFloat4E2M1},
+    {.scheme = SchemeKind::kInt8WeightOnly},
+    {.scheme = SchemeKind::kInt8Dynamic},
+    {.scheme = SchemeKind::kInt8Static},
+    {.scheme = SchemeKind::kIntxWeightOnly},
+    {.scheme = SchemeKind::kInt8DynamicIntx, .granularity = Group(32), .act_mapping = Mapping::kAsymmetric},
+    {.scheme = SchemeKind::kInt4WeightOnly, .granularity = Group(128), .bits = 4, .mapping = Mapping::kAsymmetric},
+    {.scheme = SchemeKind::kFloat8WeightOnly},
+    {.scheme = SchemeKind::kFloat8Dynamic, .granularity = kTensor, .act_granularity = kTensor},
+    {.scheme = SchemeKind::kMx},
+    {.scheme = SchemeKind::kNvfp4WeightOnly, .element = ir::DType::kFloat4E2M1},
+    {.scheme = SchemeKind::kNvfp4Dynamic, .element = ir::DType::kFloat4E2M1},
 };
 constexpr Config kMethodDefaults;
 
@@ -54,7 +54,7 @@ constexpr Allowed kAllowed[] = {
     {.row = true, .per_tensor_scale = true},
 };
 static_assert(std::size(kDefaults) == std::size(kAllowed));
-static_assert(std::size(kDefaults) == static_cast<size_t>(Scheme::kNvfp4Dynamic) + 1);
+static_assert(std::size(kDefaults) == static_cast<size_t>(SchemeKind::kNvfp4Dynamic) + 1);
 
 bool IsFloat8(ir::DType t) { return t == ir::DType::kFloat8E4M3FN || t == ir::DType::kFloat8E5M2; }
 
@@ -78,7 +78,7 @@ void CheckScheme(const Config& c, std::vector<std::string>* wrong) {
   if (c.act_granularity != base.act_granularity &&
       (!allowed.activations || c.act_granularity.kind == Granularity::kGroup || c.act_granularity.group != 0))
     wrong->push_back("activations have scales by rows or the tensor, where they have any");
-  if (c.scheme == Scheme::kFloat8Dynamic && c.act_granularity != c.granularity)
+  if (c.scheme == SchemeKind::kFloat8Dynamic && c.act_granularity != c.granularity)
     wrong->push_back("activations and weights need the same granularity, both rows or both tensors");
   if (c.bits < 1 || c.bits > 8 || (!allowed.bits && c.bits != base.bits))
     wrong->push_back(text::StrCat("there are no weights of ", c.bits, " bits"));
@@ -90,7 +90,7 @@ void CheckScheme(const Config& c, std::vector<std::string>* wrong) {
     wrong->push_back("scales are float32, bfloat16 or float16, where their type can be chosen");
   const bool fp4 = c.element == ir::DType::kFloat4E2M1;
   const bool element_fits = allowed.mx ? fp4 || IsFloat8(c.element)
-                            : c.scheme == Scheme::kFloat8WeightOnly || c.scheme == Scheme::kFloat8Dynamic
+                            : c.scheme == SchemeKind::kFloat8WeightOnly || c.scheme == SchemeKind::kFloat8Dynamic
                                 ? IsFloat8(c.element)
                                 : c.element == base.element;
   if (!element_fits) wrong->push_back(text::StrCat("elements cannot be ", ir::Name(c.element)));
@@ -111,21 +111,21 @@ void CheckScheme(const Config& c, std::vector<std::string>* wrong) {
 // Which schemes a method goes around: AWQ and SmoothQuant need a weight that torchao can scale activations for, GPTQ is
 // written for three.
 void CheckMethod(const Config& c, std::vector<std::string>* wrong) {
-  const bool int8 =
-      c.scheme == Scheme::kInt8WeightOnly || c.scheme == Scheme::kInt8Dynamic || c.scheme == Scheme::kInt8Static;
+  const bool int8 = c.scheme == SchemeKind::kInt8WeightOnly || c.scheme == SchemeKind::kInt8Dynamic ||
+                    c.scheme == SchemeKind::kInt8Static;
   switch (c.method) {
     case Method::kRoundToNearest: break;
     case Method::kAwq:
     case Method::kSmoothQuant:
-      if (!int8 && c.scheme != Scheme::kInt4WeightOnly)
+      if (!int8 && c.scheme != SchemeKind::kInt4WeightOnly)
         wrong->push_back(
             "it goes around int8-weight-only, int8-dynamic, int8-static or int4-weight-only: no other weights have "
             "their "
             "activations scaled before");
       break;
     case Method::kGptq:
-      if (!(c.scheme == Scheme::kInt8WeightOnly && c.granularity.kind == Granularity::kRow) &&
-          !(c.scheme == Scheme::kInt4WeightOnly && !c.int4_cpu) && c.scheme != Scheme::kNvfp4Dynamic)
+      if (!(c.scheme == SchemeKind::kInt8WeightOnly && c.granularity.kind == Granularity::kRow) &&
+          !(c.scheme == SchemeKind::kInt4WeightOnly && !c.int4_cpu) && c.scheme != SchemeKind::kNvfp4Dynamic)
         wrong->push_back("it goes around int4-weight-only, int8-weight-only by rows or nvfp4-dynamic");
       break;
   }
@@ -144,7 +144,7 @@ void CheckMethod(const Config& c, std::vector<std::string>* wrong) {
 
 }  // namespace
 
-const Config& DefaultConfig(Scheme scheme) { return kDefaults[static_cast<int>(scheme)]; }
+const Config& DefaultConfig(SchemeKind scheme) { return kDefaults[static_cast<int>(scheme)]; }
 
 absl::Status CheckConfig(const Config& c) {
   std::vector<std::string> wrong;
@@ -156,8 +156,8 @@ absl::Status CheckConfig(const Config& c) {
 
 bool TakesEmbeddings(const Config& c) {
   return c.method == Config::Method::kRoundToNearest &&
-         (c.scheme == Scheme::kInt8WeightOnly || c.scheme == Scheme::kIntxWeightOnly ||
-          c.scheme == Scheme::kFloat8WeightOnly);
+         (c.scheme == SchemeKind::kInt8WeightOnly || c.scheme == SchemeKind::kIntxWeightOnly ||
+          c.scheme == SchemeKind::kFloat8WeightOnly);
 }
 
 }  // namespace slipway::quantizer

@@ -23,7 +23,7 @@
 namespace slipway::quantizer {
 namespace {
 
-using Scheme = Config::Scheme;
+using SchemeKind = Config::Scheme;
 using Method = Config::Method;
 
 constexpr size_t kLongest = 1000;  // of a text, in bytes
@@ -56,7 +56,7 @@ constexpr std::string_view kElements[] = {"e4m3", "e5m2"};
 constexpr std::string_view kScalings[] = {"floor", "rceil", "ceil", "even"};  // by MxScaling
 
 template <bool Config::*kMember, bool kSet = true>
-constexpr Key Flag(std::string_view name) {
+constexpr Key FlagKey(std::string_view name) {
   return {name,
           Key::kFlag,
           {},
@@ -107,10 +107,10 @@ constexpr Key kAct{"act",         Key::kChoice,
                    SetActMapping, [](const Config& c) -> double { return c.act_mapping == Mapping::kAsymmetric; }};
 constexpr Key kActSym{"sym", Key::kFlag, {}, 'a', [](Config* c, double) { SetActMapping(c, 0); }, nullptr};
 constexpr Key kActAsym{"asym", Key::kFlag, {}, 'a', [](Config* c, double) { SetActMapping(c, 1); }, nullptr};
-constexpr Key kReduceRange = Flag<&Config::reduce_range>("reduce-range");
-constexpr Key kHqq = Flag<&Config::hqq>("hqq");
-constexpr Key kCpu = Flag<&Config::int4_cpu>("cpu");
-constexpr Key kOneLevel = Flag<&Config::per_tensor_scale, false>("one-level");
+constexpr Key kReduceRange = FlagKey<&Config::reduce_range>("reduce-range");
+constexpr Key kHqq = FlagKey<&Config::hqq>("hqq");
+constexpr Key kCpu = FlagKey<&Config::int4_cpu>("cpu");
+constexpr Key kOneLevel = FlagKey<&Config::per_tensor_scale, false>("one-level");
 constexpr Key kScale{"scale",
                      Key::kChoice,
                      kScaleTypes,
@@ -190,25 +190,25 @@ constexpr Key kMxfp4Keys[] = {kScaling, kMxBlock};
 constexpr Key kNvfp4Keys[] = {kOneLevel};
 
 // A name is a scheme; where the short form begins elsewhere than torchao's class, `begin` says so.
-struct Name {
+struct NamedScheme {
   std::string_view name;
-  Scheme scheme;
+  SchemeKind scheme;
   void (*begin)(Config*);
   absl::Span<const Key> keys;
 };
-constexpr Name kNames[] = {
-    {"int8-weight-only", Scheme::kInt8WeightOnly, nullptr, kInt8WeightOnlyKeys},
-    {"int8-dynamic", Scheme::kInt8Dynamic, nullptr, kInt8Keys},
-    {"int8-static", Scheme::kInt8Static, nullptr, kInt8Keys},
-    {"int4-weight-only", Scheme::kInt4WeightOnly, nullptr, kInt4Keys},
-    {"8da4w", Scheme::kInt8DynamicIntx, [](Config* c) { c->bits = 4; }, kInt8DynamicIntxKeys},
-    {"intx", Scheme::kIntxWeightOnly, nullptr, kIntxKeys},
-    {"float8-weight-only", Scheme::kFloat8WeightOnly, nullptr, kFloat8WeightOnlyKeys},
-    {"float8-dynamic", Scheme::kFloat8Dynamic, nullptr, kFloat8DynamicKeys},
-    {"mxfp8", Scheme::kMx, nullptr, kMxfp8Keys},
-    {"mxfp4", Scheme::kMx, [](Config* c) { c->element = ir::DType::kFloat4E2M1; }, kMxfp4Keys},
-    {"nvfp4", Scheme::kNvfp4WeightOnly, nullptr, kNvfp4Keys},
-    {"nvfp4-dynamic", Scheme::kNvfp4Dynamic, nullptr, kNvfp4Keys},
+constexpr NamedScheme kShortNames[] = {
+    {"int8-weight-only", SchemeKind::kInt8WeightOnly, nullptr, kInt8WeightOnlyKeys},
+    {"int8-dynamic", SchemeKind::kInt8Dynamic, nullptr, kInt8Keys},
+    {"int8-static", SchemeKind::kInt8Static, nullptr, kInt8Keys},
+    {"int4-weight-only", SchemeKind::kInt4WeightOnly, nullptr, kInt4Keys},
+    {"8da4w", SchemeKind::kInt8DynamicIntx, [](Config* c) { c->bits = 4; }, kInt8DynamicIntxKeys},
+    {"intx", SchemeKind::kIntxWeightOnly, nullptr, kIntxKeys},
+    {"float8-weight-only", SchemeKind::kFloat8WeightOnly, nullptr, kFloat8WeightOnlyKeys},
+    {"float8-dynamic", SchemeKind::kFloat8Dynamic, nullptr, kFloat8DynamicKeys},
+    {"mxfp8", SchemeKind::kMx, nullptr, kMxfp8Keys},
+    {"mxfp4", SchemeKind::kMx, [](Config* c) { c->element = ir::DType::kFloat4E2M1; }, kMxfp4Keys},
+    {"nvfp4", SchemeKind::kNvfp4WeightOnly, nullptr, kNvfp4Keys},
+    {"nvfp4-dynamic", SchemeKind::kNvfp4Dynamic, nullptr, kNvfp4Keys},
 };
 
 constexpr Key kAwqKeys[] = {kSearch};
@@ -225,19 +225,19 @@ constexpr MethodName kMethods[] = {
     {"gptq", Method::kGptq, kGptqKeys},
 };
 
-Config Begin(const Name& name) {
+Config Begin(const NamedScheme& name) {
   Config c = DefaultConfig(name.scheme);
   if (name.begin != nullptr) name.begin(&c);
   return c;
 }
 
 // The row that a configuration is printed as: of two rows of one scheme the one whose elements have as many bits.
-const Name& NameOf(const Config& c) {
+const NamedScheme& ShortNameOf(const Config& c) {
   const bool fp4 = c.element == ir::DType::kFloat4E2M1;
-  for (const Name& n : kNames)
-    if (n.scheme == c.scheme && (n.scheme != Scheme::kMx || (Begin(n).element == ir::DType::kFloat4E2M1) == fp4))
+  for (const NamedScheme& n : kShortNames)
+    if (n.scheme == c.scheme && (n.scheme != SchemeKind::kMx || (Begin(n).element == ir::DType::kFloat4E2M1) == fp4))
       return n;
-  return kNames[0];  // the table has all
+  return kShortNames[0];  // the table has all
 }
 
 std::string Quoted(std::string_view s) { return text::StrCat("'", text::Printable(s), "'"); }
@@ -327,7 +327,7 @@ Config ReadScheme(std::string_view s, std::vector<std::string>* wrong) {
   const size_t colon = s.find(':');
   const std::string_view name = text::Strip(s.substr(0, colon));
   std::vector<std::string_view> names;
-  for (const Name& n : kNames) {
+  for (const NamedScheme& n : kShortNames) {
     names.push_back(n.name);
     if (n.name != name) continue;
     Config c = Begin(n);
@@ -340,7 +340,7 @@ Config ReadScheme(std::string_view s, std::vector<std::string>* wrong) {
     return {};
   }
   std::string meant;
-  for (const Name& n : kNames)
+  for (const NamedScheme& n : kShortNames)
     if (meant.empty() && ClassName(Begin(n)) == name) meant = n.name;
   std::vector<std::string_view> all = names;
   for (const MethodName& m : kMethods) all.push_back(m.name);
@@ -407,7 +407,7 @@ absl::StatusOr<Config> ParseEmbeddingName(std::string_view text) {
 }
 
 std::string ShortName(const Config& c) {
-  const Name& name = NameOf(c);
+  const NamedScheme& name = ShortNameOf(c);
   const std::string scheme = text::StrCat(name.name, PrintKeys(name.keys, Begin(name), c));
   for (const MethodName& m : kMethods)
     if (m.method == c.method) return text::StrCat(m.name, "(", scheme, ")", PrintKeys(m.keys, Config(), c));
@@ -430,7 +430,7 @@ std::vector<ShortNameRow> ShortNames() {
     return text::Join(out, ", ");
   };
   std::vector<ShortNameRow> rows;
-  for (const Name& n : kNames) rows.push_back({n.name, describe(n.keys, Begin(n)), ClassName(Begin(n))});
+  for (const NamedScheme& n : kShortNames) rows.push_back({n.name, describe(n.keys, Begin(n)), ClassName(Begin(n))});
   for (const MethodName& m : kMethods) {
     Config c;
     c.method = m.method;

@@ -58,7 +58,7 @@ std::string Int8(const Config& c, const Shape& s, std::string_view dtype) {
                       R"(, "block_size": )", BlockSize(s), R"(, "dtype": )", dtype, "}");
 }
 
-std::string Float8(const Config& c, const Shape& s, std::string_view dtype) {
+std::string Float8Layout(const Config& c, const Shape& s, std::string_view dtype) {
   const bool dynamic = c.scheme == S::kFloat8Dynamic;
   std::string act = "null";
   if (dynamic)
@@ -84,7 +84,7 @@ std::string MxOf(const Config& c, std::string_view dtype) {
                       R"(, "is_swizzled_scales": true})");
 }
 
-std::string Nvfp4(const Config& c, std::string_view dtype) {
+std::string Nvfp4Layout(const Config& c, std::string_view dtype) {
   std::string act = "null";
   if (c.scheme == S::kNvfp4Dynamic)
     act = Typed("QuantizeTensorToNVFP4Kwargs",
@@ -132,11 +132,13 @@ std::string TensorMetadata(const Config& c, const Scheme& scheme, bool act_pre_s
       names = text::StrCat(act_pre_scale ? R"("act_pre_scale", )" : "", R"("qdata", "scale", "zero_point")");
       break;
     case S::kFloat8WeightOnly:
-    case S::kFloat8Dynamic: type = "Float8Tensor", data = Float8(c, s, dtype), names = R"("qdata", "scale")"; break;
+    case S::kFloat8Dynamic:
+      type = "Float8Tensor", data = Float8Layout(c, s, dtype), names = R"("qdata", "scale")";
+      break;
     case S::kMx: type = "MXTensor", data = MxOf(c, dtype), names = R"("qdata", "scale")"; break;
     case S::kNvfp4WeightOnly:
     case S::kNvfp4Dynamic:
-      type = "NVFP4Tensor", data = Nvfp4(c, dtype);
+      type = "NVFP4Tensor", data = Nvfp4Layout(c, dtype);
       names = text::StrCat(c.per_tensor_scale ? R"("per_tensor_scale", )" : "", R"("qdata", "scale")");
       break;
   }

@@ -71,7 +71,7 @@ absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& 
   return absl::OkStatus();
 }
 
-const char* const kKinds[] = {"only_in_a", "only_in_b", "type", "values"};
+const char* const kDifferenceKinds[] = {"only_in_a", "only_in_b", "type", "values"};
 
 std::string Number(double v) {
   char buffer[32];
@@ -178,7 +178,7 @@ std::string ToJson(const DiffReport& report, const DiffOptions& options, std::st
       .Bool(report.rows.empty() && (graph.empty() || graph == "[]"));
   j.Key("tensors_compared").Int(report.compared).Key("tensors_equal").Int(report.equal).Key("differences").BeginArray();
   for (const DiffRow& r : report.rows) {
-    j.BeginObject().Key("name").String(r.name).Key("kind").String(kKinds[r.kind]);
+    j.BeginObject().Key("name").String(r.name).Key("kind").String(kDifferenceKinds[r.kind]);
     if (!r.a.empty()) j.Key("a").String(r.a);
     if (!r.b.empty()) j.Key("b").String(r.b);
     if (r.kind == DiffRow::kType && r.compared_as != ir::DType::kUnknown)

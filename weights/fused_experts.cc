@@ -55,7 +55,7 @@ std::optional<ExpertName> ParseExpertName(std::string_view name) {
   return out;
 }
 
-using Names = std::map<uint32_t, std::string>;  // of the experts' tensors, by number
+using ExpertNames = std::map<uint32_t, std::string>;  // of the experts' tensors, by number
 
 // A matrix as the box at [expert, row, 0] of the fused tensor.
 void AddPieces(const ir::ShardedTensor& matrix, int64_t expert, int64_t row, ir::ShardedTensor* fused) {
@@ -69,11 +69,11 @@ void AddPieces(const ir::ShardedTensor& matrix, int64_t expert, int64_t row, ir:
 }
 
 // All experts' tensors of each part in one; nullopt where they do not make up a whole.
-std::optional<ir::ShardedTensor> Fused(const GivenTensors& given, const std::vector<const Names*>& parts) {
+std::optional<ir::ShardedTensor> Fused(const GivenTensors& given, const std::vector<const ExpertNames*>& parts) {
   ir::ShardedTensor out;
   const size_t experts = parts[0]->size();
   int64_t row = 0;
-  for (const Names* names : parts) {
+  for (const ExpertNames* names : parts) {
     const ir::ShardedTensor& first = given.at(names->begin()->second);
     if (names->size() != experts || names->rbegin()->first != experts - 1 || first.sizes.size() != 2)
       return std::nullopt;
@@ -102,7 +102,7 @@ bool HasFused(const ir::Program& p, std::string_view fused) {
 }  // namespace
 
 void FuseExperts(const ir::Program& p, GivenTensors* given, std::vector<std::string>* notes) {
-  std::map<std::string, std::map<std::string, Names, std::less<>>> modules;  // by module and part
+  std::map<std::string, std::map<std::string, ExpertNames, std::less<>>> modules;  // by module and part
   for (const auto& [name, t] : *given)
     if (const auto e = ParseExpertName(name)) modules[std::string(e->module)][std::string(e->part)][e->number] = name;
   size_t taken = 0, made = 0;
@@ -110,13 +110,13 @@ void FuseExperts(const ir::Program& p, GivenTensors* given, std::vector<std::str
     if (modules.empty() || !HasFused(p, f.fused)) continue;
     for (auto& [module, parts] : modules) {
       const std::string name = text::StrCat(module, f.fused);
-      std::vector<const Names*> names;
+      std::vector<const ExpertNames*> names;
       for (std::string_view part : f.parts)
         if (const auto it = parts.find(part); it != parts.end()) names.push_back(&it->second);
       if (names.size() != f.parts.size() || given->contains(name)) continue;
       auto fused = Fused(*given, names);
       if (!fused) continue;
-      for (const Names* each : names) {
+      for (const ExpertNames* each : names) {
         taken += each->size();
         for (const auto& [number, key] : *each) given->erase(key);
       }

@@ -17,7 +17,7 @@ namespace {
 using ir::DType;
 
 constexpr int kSteps = 4096;  // over [-r, r] while reading
-constexpr int kShown = 64;
+constexpr int kShownBins = 64;
 
 class Spread {
  public:
@@ -47,7 +47,7 @@ class Spread {
     auto first = std::find_if(counts_.begin(), counts_.end(), used) - counts_.begin();
     auto last = counts_.rend() - std::find_if(counts_.rbegin(), counts_.rend(), used);  // behind it
     int joined = 1;
-    while ((last + joined - 1) / joined - first / joined > kShown) joined *= 2;
+    while ((last + joined - 1) / joined - first / joined > kShownBins) joined *= 2;
     h_.width = joined / per_unit_;
     h_.from = std::max(static_cast<double>(first / joined * joined - kSteps / 2) / per_unit_,
                        std::numeric_limits<double>::lowest());

@@ -48,10 +48,10 @@ Beginning Shortest(std::string_view from, std::string_view to) {
 }
 
 // Tensors given by their names, or by what is left of these.
-using Names = std::map<std::string, std::string, std::less<>>;
+using NameMap = std::map<std::string, std::string, std::less<>>;
 
 // All that make one of the names given of the program's.
-std::set<Beginning> BeginningsFor(std::string_view name, const Names& given) {
+std::set<Beginning> BeginningsFor(std::string_view name, const NameMap& given) {
   constexpr int kMostCuts = 32;
   std::set<Beginning> found;
   size_t cut = 0;
@@ -125,7 +125,7 @@ class Finder {
   const SourceOptions& options_;
   std::vector<Weight> weights_;
   std::vector<int> shared_;  // by Weight::values, how many have them
-  Names plain_given_;
+  NameMap plain_given_;
   std::optional<std::string> wrapped_;  // a wrapper that names given or the program's have
 
   void Collect() {
@@ -313,7 +313,7 @@ std::string RenameThatFits(const ir::Program& p, const GivenTensors& given, cons
   std::map<std::string_view, const ir::Type*> types;
   for (size_t i = 0; i < p.input_specs.size(); ++i)
     if (p.input_specs[i].is_weight()) types[p.input_specs[i].target] = &p.graph->inputs()[i]->type();
-  Names free;
+  NameMap free;
   for (const auto& [name, t] : given)
     if (!types.contains(name)) free.emplace(name, name);
   const auto fits = [&](const Beginning& b) {

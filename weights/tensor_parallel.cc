@@ -12,7 +12,7 @@
 namespace slipway::weights {
 namespace {
 
-constexpr size_t kShown = 8;  // names in a note
+constexpr size_t kShownNames = 8;  // names in a note
 
 struct Rule {
   NameExpression match;
@@ -59,9 +59,9 @@ absl::StatusOr<std::vector<Rule>> ReadRules(const std::string& path) {
 }
 
 std::string Some(const std::vector<std::string>& names) {
-  const bool more = names.size() > kShown;
+  const bool more = names.size() > kShownNames;
   return text::StrCat(
-      text::Join(std::vector<std::string>(names.begin(), more ? names.begin() + kShown : names.end()), ", "),
+      text::Join(std::vector<std::string>(names.begin(), more ? names.begin() + kShownNames : names.end()), ", "),
       more ? ", …" : "");
 }
 

@@ -47,15 +47,15 @@ struct ModelClass {
   std::vector<std::string_view> others;
 };
 
-struct Table {
+struct RenamingTable {
   std::map<std::string_view, std::vector<Fields>> rules;  // lines `rename`, `convert`, `branch`, `unknown` by name
   std::map<std::string_view, std::string_view> use;       // class or model_type -> name of its rules
   std::map<std::string_view, ModelClass> classes;
   std::map<std::string_view, std::string_view> base;  // model_type -> class
 };
 
-Table ReadTable() {
-  Table t;
+RenamingTable ReadTable() {
+  RenamingTable t;
   std::vector<Fields>* rules = nullptr;
   ModelClass* last = nullptr;
   for (std::string_view line : text::Split(schemas::TransformersNames(), '\n')) {
@@ -98,7 +98,7 @@ struct Submodel {
 };
 
 // All models within a class, at `path`, in the order of modules; `config` is the key of its configuration.
-void Collect(const Table& t, const ModelClass& c, const std::string& path, const std::string& config,
+void Collect(const RenamingTable& t, const ModelClass& c, const std::string& path, const std::string& config,
              const json::Value& root, int depth, std::vector<Submodel>* out,
              std::set<std::string, std::less<>>* others) {
   out->push_back({path, c.name, c.type});
@@ -123,7 +123,8 @@ void Collect(const Table& t, const ModelClass& c, const std::string& path, const
 
 // Which rules count where, as transformers' get_model_conversion_mapping() finds them: by a model's class, otherwise by
 // its type, unless a model that it is within was found by the same.
-std::vector<std::pair<std::string, std::string_view>> RulesOf(const Table& t, const std::vector<Submodel>& models) {
+std::vector<std::pair<std::string, std::string_view>> RulesOf(const RenamingTable& t,
+                                                              const std::vector<Submodel>& models) {
   std::map<std::string_view, std::vector<std::string>> seen;
   const auto seen_above = [&](std::string_view key, const std::string& path) {
     const std::vector<std::string>& paths = seen[key];
@@ -209,7 +210,7 @@ absl::StatusOr<std::optional<TransformersNames>> TransformersNames::For(std::str
   ASSIGN_OR_RETURN(const json::Document document, json::Document::Parse(config_json));
   const json::Value& root = document.root();
   if (!root.is_object()) return root.Error("expected an object");
-  const Table table = ReadTable();
+  const RenamingTable table = ReadTable();
   std::string_view name;
   if (const json::Value* v = root.Find("architectures"); v && v->is_array() && !v->AsArray().value().empty()) {
     const auto classes = v->AsArray().value();

@@ -17,7 +17,7 @@ using exporters::OnnxOptions;
 
 static_assert(kOldestOpset == exporters::kMinOpset && kNewestOpset == exporters::kMaxOpset);
 
-absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
+absl::StatusOr<OnnxOptions> OnnxOptionsOf(const ConvertOptions& o) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return absl::UnimplementedError(
         text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ", exporters::kMaxOpset, ")"));
@@ -99,13 +99,13 @@ void SayGuards(Conversion& c) {
 }  // namespace
 
 absl::StatusOr<Legality> OnnxLegality(const ConvertOptions& o) {
-  auto options = OptionsOf(o);
+  auto options = OnnxOptionsOf(o);
   if (!options.ok()) return options.status();
   return [options = *std::move(options)](const ir::Node& n) { return exporters::OnnxLegal(n, options); };
 }
 
 absl::Status WriteOnnx(Conversion& c) {
-  auto options = OptionsOf(c.options);
+  auto options = OnnxOptionsOf(c.options);
   if (!options.ok()) return options.status();
   options->refusals = &c.context.refusals;
   options->result_names = c.output_names;

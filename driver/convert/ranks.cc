@@ -26,7 +26,7 @@ constexpr Launcher kLaunchers[] = {
     {"Kubernetes", "JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", nullptr},
 };
 
-absl::StatusOr<int> Number(const char* variable) {
+absl::StatusOr<int> RankVariable(const char* variable) {
   int value = 0;
   const char* set = std::getenv(variable);
   if (!set || !text::ParseNumber(set, &value))
@@ -63,12 +63,12 @@ absl::StatusOr<std::optional<Ranks>> RanksOf(const ConvertOptions& o) {
   } else {
     for (const Launcher& l : kLaunchers) {
       if (!std::getenv(l.rank) || !std::getenv(l.size)) continue;
-      const auto rank = Number(l.rank), size = Number(l.size);
+      const auto rank = RankVariable(l.rank), size = RankVariable(l.size);
       if (!rank.ok()) return rank.status();
       if (!size.ok()) return size.status();
       int first = 0;
       if (l.first && std::getenv(l.first)) {
-        const auto least = Number(l.first);
+        const auto least = RankVariable(l.first);
         if (!least.ok()) return least.status();
         first = *least;
       }

@@ -28,7 +28,7 @@ namespace slipway::driver {
 namespace {
 
 // What the flags ask for; a usage error where they contradict each other.
-absl::StatusOr<exporters::SafetensorsOptions> OptionsOf(const ConvertOptions& o) {
+absl::StatusOr<exporters::SafetensorsOptions> SafetensorsOptionsOf(const ConvertOptions& o) {
   exporters::SafetensorsOptions options;
   const bool folder = IsFolder(o.output), sharded = o.shards > 0 || o.max_shard_size > 0;
   if (!folder && sharded) return UsageError("shards are written to a folder", "end the output's name in /");
@@ -301,7 +301,7 @@ absl::Status WriteQuantized(Conversion& c, Chosen chosen, exporters::Safetensors
 
 absl::Status WriteTensors(Conversion& c) {
   const ConvertOptions& o = c.options;
-  auto options = OptionsOf(o);
+  auto options = SafetensorsOptionsOf(o);
   if (!options.ok()) return options.status();
   ASSIGN_OR_RETURN(const weights::NameRules names, NamesOf(o));
   if (!o.quantize.empty() && !o.dtype.empty())

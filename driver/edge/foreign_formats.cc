@@ -81,7 +81,7 @@ constexpr Member kMembers[] = {
 struct Suffix {
   std::string_view suffix, title, help;
 };
-constexpr Suffix kSuffixes[] = {
+constexpr Suffix kFormatSuffixes[] = {
     {"saved_model.pb", "a TensorFlow SavedModel's graph", kOtherFramework},
     {".pb", "a TensorFlow graph or another message of Protobuf", kOtherFramework},
     {".pbtxt", "a TensorFlow graph as text", kOtherFramework},
@@ -221,7 +221,7 @@ absl::Status CheckForeign(const std::string& path, const std::shared_ptr<io::Map
     if (absl::Status s = CheckZip(path, file); !s.ok()) return s;
   if (!by_name) return absl::OkStatus();
   const std::string name = Lower(path);
-  for (const Suffix& s : kSuffixes)
+  for (const Suffix& s : kFormatSuffixes)
     if (name.ends_with(s.suffix)) return Foreign(path, s.title, s.help);
   if (const size_t part = name.rfind(".data-"); part != name.npos && text::Contains(name.substr(part), "-of-"))
     return Foreign(path, "a part of a TensorFlow checkpoint", kArrays);

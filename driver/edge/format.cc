@@ -279,14 +279,14 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
   return all;
 }
 
-std::set<std::string> NamesIn(const std::string& folder) {
+std::set<std::string> FileNamesIn(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
   std::set<std::string> names;
   while (const dirent* e = dir ? readdir(dir.get()) : nullptr) names.emplace(e->d_name);
   return names;
 }
 
-bool IsFolder(const std::string& path) {
+bool IsDirectory(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
@@ -386,7 +386,7 @@ absl::Span<const Format> Formats() { return kFormats; }
 bool IsFromOnnx(const ir::Archive& archive) { return archive.producer == kOnnxProducer; }
 
 absl::StatusOr<Source> OpenSource(const std::string& path) {
-  if (path.starts_with(kLibraryPrefix) || IsFolder(path)) return Source{path, nullptr};
+  if (path.starts_with(kLibraryPrefix) || IsDirectory(path)) return Source{path, nullptr};
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   return Source{path, *std::move(file)};
@@ -431,7 +431,7 @@ absl::StatusOr<ir::Archive> OpenArchive(const Source& source, int written) {
 }
 
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path, int written) {
-  if (IsFolder(path)) RETURN_IF_ERROR(CheckForeignFolder(path, NamesIn(path)));
+  if (IsDirectory(path)) RETURN_IF_ERROR(CheckForeignFolder(path, FileNamesIn(path)));
   auto file = io::MappedFile::Open(path);  // whose error says that a folder is none
   if (!file.ok()) return file.status();
   return OpenArchive(Source{path, *std::move(file)}, written);

@@ -11,7 +11,7 @@ namespace slipway::driver {
 namespace {
 
 // For attributes and text; control characters, which XML has not, are shown as escapes, but for line ends.
-std::string Escaped(std::string_view s) {
+std::string XmlEscaped(std::string_view s) {
   std::string out;
   for (std::string_view line : text::Split(s, '\n')) {
     if (line.data() != s.data()) out += "&#10;";
@@ -29,17 +29,18 @@ std::string Escaped(std::string_view s) {
 }
 
 std::string Element(const TestCase& c) {
-  std::string out = text::StrCat("    <testcase classname=\"", Escaped(c.group), "\" name=\"", Escaped(c.name), "\"");
-  const std::string message = text::StrCat(" message=\"", Escaped(c.message), "\"");
-  const std::string type = c.id.empty() ? "" : text::StrCat(" type=\"", Escaped(c.id), "\"");
+  std::string out =
+      text::StrCat("    <testcase classname=\"", XmlEscaped(c.group), "\" name=\"", XmlEscaped(c.name), "\"");
+  const std::string message = text::StrCat(" message=\"", XmlEscaped(c.message), "\"");
+  const std::string type = c.id.empty() ? "" : text::StrCat(" type=\"", XmlEscaped(c.id), "\"");
   if (c.result == TestCase::kPassed && c.text.empty()) return out + "/>\n";
   out += ">\n      ";
   if (c.result == TestCase::kPassed)
-    text::StrAppend(&out, "<system-out>", Escaped(c.text), "</system-out>");
+    text::StrAppend(&out, "<system-out>", XmlEscaped(c.text), "</system-out>");
   else if (c.result == TestCase::kSkipped)
     text::StrAppend(&out, "<skipped", message, "/>");
   else
-    text::StrAppend(&out, c.result == TestCase::kFailed ? "<failure" : "<error", type, message, ">", Escaped(c.text),
+    text::StrAppend(&out, c.result == TestCase::kFailed ? "<failure" : "<error", type, message, ">", XmlEscaped(c.text),
                     c.result == TestCase::kFailed ? "</failure>" : "</error>");
   return out + "\n    </testcase>\n";
 }
@@ -64,7 +65,7 @@ std::string ToJunit(std::string_view suite, std::vector<TestCase> cases, const O
       text::StrCat(" tests=\"", cases.size(), "\" failures=\"", count(TestCase::kFailed), "\" errors=\"",
                    count(TestCase::kError), "\" skipped=\"", count(TestCase::kSkipped), "\">\n");
   std::string out = text::StrCat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites", counts,
-                                 "  <testsuite name=\"", Escaped(suite), "\"", counts);
+                                 "  <testsuite name=\"", XmlEscaped(suite), "\"", counts);
   for (const TestCase& c : cases) out += Element(c);
   return out + "  </testsuite>\n</testsuites>\n";
 }

@@ -36,7 +36,7 @@ std::string DigestOf(std::string_view text) {
   return absl::Base64Escape(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
 }
 
-std::string Escaped(std::string_view s) {
+std::string HtmlEscaped(std::string_view s) {
   std::string out;
   for (char c : s) {
     switch (c) {
@@ -189,7 +189,7 @@ std::string Page::Take() {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'sha256-",
       DigestOf(style), "'; script-src 'sha256-", DigestOf(script), "'; base-uri 'none'; form-action 'none'\">\n",
       "<meta name=\"viewport\" content=\"width=device-width\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
-      Escaped(title_), "</title>\n<style>", style,
+      HtmlEscaped(title_), "</title>\n<style>", style,
       "</style></head>\n<body><main id=\"page\"></main>\n<noscript>A script in this page draws it.</noscript>\n"
       "<script type=\"application/json\" id=\"data\">");
   const auto put = [&out](std::string_view json) {

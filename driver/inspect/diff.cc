@@ -18,14 +18,14 @@
 namespace slipway::driver {
 namespace {
 
-struct Opened {
+struct OpenedProgram {
   std::unique_ptr<ir::Program> model;  // null for what is no ONNX model
   ir::TensorSet tensors;
 };
 
-absl::StatusOr<Opened> Open(const std::string& path, const std::string& key) {
+absl::StatusOr<OpenedProgram> OpenProgram(const std::string& path, const std::string& key) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(path));
-  Opened out;
+  OpenedProgram out;
   if (source.file) {
     ASSIGN_OR_RETURN(out.model, OpenOnnxGraph(source));
   }
@@ -174,14 +174,14 @@ class Comparison {
   }
 };
 
-std::string Shown(std::string_view s) { return text::Printable(text::Shortened(s, 400)); }
+std::string ShownInDiff(std::string_view s) { return text::Printable(text::Shortened(s, 400)); }
 
 }  // namespace
 
 absl::StatusOr<FilesDiff> DiffFiles(const weights::DiffOptions& o, const std::string& key) {
-  auto a = Open(o.a, key);
+  auto a = OpenProgram(o.a, key);
   if (!a.ok()) return WithPlace(a.status(), o.a);
-  auto b = Open(o.b, key);
+  auto b = OpenProgram(o.b, key);
   if (!b.ok()) return WithPlace(b.status(), o.b);
   FilesDiff out;
   ASSIGN_OR_RETURN(out.tensors, weights::Diff(std::move(a->tensors), std::move(b->tensors), o));
@@ -195,11 +195,12 @@ std::string ToTable(const FilesDiff& diff, const weights::DiffOptions& o) {
   std::string out;
   if (diff.graph) {
     for (const GraphDifference& d : *diff.graph) {
-      text::StrAppend(&out, d.what, " ", Shown(d.name));
+      text::StrAppend(&out, d.what, " ", ShownInDiff(d.name));
       if (d.a.empty() || d.b.empty())
-        text::StrAppend(&out, d.a.empty() ? "  only in B  " : "  only in A  ", Shown(d.a.empty() ? d.b : d.a), "\n");
+        text::StrAppend(&out, d.a.empty() ? "  only in B  " : "  only in A  ", ShownInDiff(d.a.empty() ? d.b : d.a),
+                        "\n");
       else
-        text::StrAppend(&out, "\n  A: ", Shown(d.a), "\n  B: ", Shown(d.b), "\n");
+        text::StrAppend(&out, "\n  A: ", ShownInDiff(d.a), "\n  B: ", ShownInDiff(d.b), "\n");
     }
     text::StrAppend(&out,
                     diff.graph->empty()

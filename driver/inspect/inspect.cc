@@ -34,7 +34,7 @@ std::string Plural(uint64_t n, std::string_view what) { return text::StrCat(n, "
 
 namespace {
 
-std::string ConstantText(const ir::Arg& a) {
+std::string ConstantInputText(const ir::Arg& a) {
   if (a.is_none()) return "None";
   if (auto x = a.get<int64_t>()) return text::StrCat(*x);
   if (auto x = a.get<double>()) return text::StrCat(*x);
@@ -123,7 +123,7 @@ ProgramReport ReportOf(const ir::Program& p) {
     const ir::Value& v = *p.graph->inputs()[i];
     if (!s.is_weight()) {
       TensorRow row = Row(v.name(), kInputs[s.kind], v.type());
-      if (s.kind == ir::InputSpec::kConstant) row.value = ConstantText(s.constant);
+      if (s.kind == ir::InputSpec::kConstant) row.value = ConstantInputText(s.constant);
       r.inputs.push_back(std::move(row));
       continue;
     }
@@ -148,7 +148,7 @@ ProgramReport ReportOf(const ir::Program& p) {
       row.name = text::StrCat("output_", i);
       row.kind = kOutputs[s.kind];
       row.is_tensor = false;
-      row.value = ConstantText(a);
+      row.value = ConstantInputText(a);
     }
     (update ? r.updates : r.outputs).push_back(std::move(row));
   }

@@ -26,16 +26,16 @@ namespace slipway::driver {
 namespace {
 
 using Cell = PageTable::Cell;
-using Tensors = std::map<std::string, ir::ShardedTensor>;  // weights of which the values are there
+using WeightTensors = std::map<std::string, ir::ShardedTensor>;  // weights of which the values are there
 
 // What is read again of the file.
-struct Opened {
+struct OpenedFile {
   std::vector<std::unique_ptr<ir::Program>> programs;  // parallel to the report's, or none
   bool onnx = false;
 };
 
-absl::StatusOr<Opened> Open(const FileReport& r, Tensors* tensors) {
-  Opened out;
+absl::StatusOr<OpenedFile> OpenFile(const FileReport& r, WeightTensors* tensors) {
+  OpenedFile out;
   ASSIGN_OR_RETURN(const Source source, OpenSource(r.file));
   ASSIGN_OR_RETURN(const Format* const format, FormatOf(source));
   if (format->onnx_graph) {
@@ -64,7 +64,7 @@ PageTable Interface(std::string title, const ProgramReport& p) {
   return t;
 }
 
-absl::StatusOr<PageTable> Weights(std::string title, const std::vector<TensorRow>& rows, const Tensors& tensors,
+absl::StatusOr<PageTable> Weights(std::string title, const std::vector<TensorRow>& rows, const WeightTensors& tensors,
                                   bool histograms) {
   PageTable t{std::move(title),
               histograms ? "A click on a weight draws how its values are spread." : "",
@@ -145,7 +145,7 @@ absl::StatusOr<PageTable> Dims(std::string title, const ProgramReport& report, c
 }
 
 absl::Status AddProgram(const ProgramReport& r, const ir::Program* p, bool onnx, const std::string& of,
-                        const Tensors& tensors, bool histograms, Page* page) {
+                        const WeightTensors& tensors, bool histograms, Page* page) {
   PageTreemap map{
       "Modules" + of, "", {{"bytes", Unit::kBytes}, {"operations", Unit::kOperations}, {"nodes", Unit::kCount}}, {}};
   for (const TensorRow& w : r.weights) AddWeightLeaf(w, &map);
@@ -196,8 +196,8 @@ absl::Status AddProgram(const ProgramReport& r, const ir::Program* p, bool onnx,
 }
 
 absl::StatusOr<std::string> InspectPage(const FileReport& r, bool histograms) {
-  Tensors tensors;
-  ASSIGN_OR_RETURN(const Opened opened, Open(r, &tensors));
+  WeightTensors tensors;
+  ASSIGN_OR_RETURN(const OpenedFile opened, OpenFile(r, &tensors));
   Page page(text::StrCat("slipway inspect: ", r.file.substr(r.file.rfind('/') + 1)));
   std::string_view title = r.format;
   for (const Format& f : Formats())
@@ -220,7 +220,7 @@ absl::StatusOr<std::string> InspectPage(const FileReport& r, bool histograms) {
               text::StrCat(program.name, ": ", Plural(program.nodes, "node"), " of ",
                            Plural(program.ops.size(), "operator"), ", ", program.form));
     const ir::Program* p = i < opened.programs.size() ? opened.programs[i].get() : nullptr;
-    Tensors of_program;
+    WeightTensors of_program;
     if (p)
       for (const auto& [name, t] : p->weights) of_program.emplace(name, t);
     RETURN_IF_ERROR(AddProgram(program, p, opened.onnx, of, of_program, histograms, &page));

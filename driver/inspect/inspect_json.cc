@@ -99,7 +99,7 @@ void PutKernels(json::Writer& j, const KernelsReport& r) {
   j.EndArray().EndObject();
 }
 
-constexpr uint64_t kMostBytes = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kMostJsonBytes = std::numeric_limits<int64_t>::max();
 
 void PutProgram(json::Writer& j, const ProgramReport& p) {
   j.BeginObject();
@@ -144,11 +144,11 @@ void PutProgram(json::Writer& j, const ProgramReport& p) {
   for (const TensorRow& r : p.weights) {
     bytes += r.bytes;
     lacking += !r.stored;
-    if (__builtin_add_overflow(lacking_bytes, r.lacking, &lacking_bytes)) lacking_bytes = kMostBytes;
+    if (__builtin_add_overflow(lacking_bytes, r.lacking, &lacking_bytes)) lacking_bytes = kMostJsonBytes;
   }
   j.Key("weight_bytes").Int(bytes);
   j.Key("weights_without_values").Int(lacking);
-  j.Key("bytes_without_values").Int(std::min(lacking_bytes, kMostBytes));
+  j.Key("bytes_without_values").Int(std::min(lacking_bytes, kMostJsonBytes));
   j.EndObject();
 }
 

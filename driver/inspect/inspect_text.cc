@@ -23,7 +23,7 @@ std::string TypeText(const TensorRow& r) {
 }
 
 // Control characters of names must not reach a terminal, and one long name must not fill it.
-std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
+std::string ShownInText(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
 
 class Table {
  public:
@@ -51,7 +51,7 @@ class Table {
     Line(text::StrCat("  ", title));
     std::vector<std::vector<std::string>> cells;
     for (const TensorRow& r : rows) {
-      cells.push_back({Shown(r.name), Shown(TypeText(r))});
+      cells.push_back({ShownInText(r.name), ShownInText(TypeText(r))});
       if (r.kind != "input" && r.kind != "output") cells.back().push_back(r.kind);
     }
     Rows(cells);
@@ -85,8 +85,8 @@ class Table {
     std::vector<std::vector<std::string>> cells;
     for (const TensorRow* r : rows) {
       if (!all && cells.size() == kShownWeights) break;
-      cells.push_back({Shown(r->name), TypeText(*r), text::ByteCount(r->bytes),
-                       !r->form.empty()         ? Shown(r->form)
+      cells.push_back({ShownInText(r->name), TypeText(*r), text::ByteCount(r->bytes),
+                       !r->form.empty()         ? ShownInText(r->form)
                        : r->kind == "parameter" ? ""
                                                 : r->kind});
     }
@@ -125,9 +125,9 @@ class Table {
     for (const Group& g : groups) {
       if (!all && cells.size() == kShownWeights) break;
       shown += g.count;
-      cells.push_back({g.count == 1 ? Shown(g.first->name) : text::StrCat(Shown(g.pattern), "  (", g.count, ")"),
-                       TypeText(*g.first), text::ByteCount(g.bytes),
-                       g.first->kind == "parameter" ? "" : g.first->kind});
+      cells.push_back(
+          {g.count == 1 ? ShownInText(g.first->name) : text::StrCat(ShownInText(g.pattern), "  (", g.count, ")"),
+           TypeText(*g.first), text::ByteCount(g.bytes), g.first->kind == "parameter" ? "" : g.first->kind});
     }
     Rows(cells);
     if (shown < rows.size()) Line(text::StrCat("    … ", rows.size() - shown, " more (--weights lists all)"));
@@ -159,7 +159,7 @@ std::vector<std::vector<std::string>> ProductCells(const KernelsReport& r) {
     std::string weight = p.bytes == 0 ? "" : text::ByteCount(p.bytes);
     if (!p.packing.empty()) text::StrAppend(&weight, " in ", p.packing);
     if (p.groups > 1) text::StrAppend(&weight, ", ", p.groups, " groups");
-    cells.push_back({Shown(p.place.empty() ? p.op : p.place), p.kernel, Shown(sizes),
+    cells.push_back({ShownInText(p.place.empty() ? p.op : p.place), p.kernel, ShownInText(sizes),
                      p.right.empty() ? text::StrCat(p.left, " -> ", p.result)
                                      : text::StrCat(p.left, " x ", p.right, " -> ", p.result),
                      weight, LoopsText(p)});
@@ -175,12 +175,12 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   for (const Format& f : Formats())
     if (f.name == r.format) format = f.title;
   t.Line(text::StrCat(
-      Shown(r.file), ": ", format, r.target.empty() ? "" : " for ", r.target, ", ", text::ByteCount(r.bytes),
+      ShownInText(r.file), ": ", format, r.target.empty() ? "" : " for ", r.target, ", ", text::ByteCount(r.bytes),
       r.runtime_bytes > 0 ? text::StrCat(" (", text::ByteCount(r.runtime_bytes), " of them kernels)") : "",
-      r.producer.empty() ? "" : ", ", Shown(r.producer)));
+      r.producer.empty() ? "" : ", ", ShownInText(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
-    t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ",
+    t.Line(text::StrCat("program ", ShownInText(p.name), ": ", Plural(p.nodes, "node"), " of ",
                         Plural(p.ops.size(), "operator"),
                         p.subgraphs ? text::StrCat(", ", Plural(p.subgraphs, "subgraph")) : "", ", ", p.form));
     t.Section("inputs", p.inputs);
@@ -190,13 +190,13 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
       t.Line("  dims");
       std::vector<std::vector<std::string>> cells;
       for (const ir::SymbolInfo& s : p.dims)
-        cells.push_back({Shown(s.name), text::StrCat(Bound(s.range.min), "..", Bound(s.range.max)),
+        cells.push_back({ShownInText(s.name), text::StrCat(Bound(s.range.min), "..", Bound(s.range.max)),
                          s.hint ? text::StrCat(*s.hint, " at export") : ""});
       t.Rows(cells);
     }
     if (!p.guards.empty()) {
       t.Line("  guards");
-      for (const std::string& g : p.guards) t.Line(text::StrCat("    ", Shown(g)));
+      for (const std::string& g : p.guards) t.Line(text::StrCat("    ", ShownInText(g)));
     }
     t.Weights(p.weights, all_weights);
     if (ops) {
@@ -204,7 +204,7 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
       std::vector<std::pair<std::string, int>> order(p.ops.begin(), p.ops.end());
       std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
       std::vector<std::vector<std::string>> cells;
-      for (const auto& [name, count] : order) cells.push_back({text::StrCat(count), Shown(name)});
+      for (const auto& [name, count] : order) cells.push_back({text::StrCat(count), ShownInText(name)});
       t.Rows(cells);
     }
   }
@@ -215,32 +215,32 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
                         k.cap.empty() ? "" : text::StrCat(" (capped by SLIPWAY_ISA=", k.cap, ")")));
     t.Rows(ProductCells(k));
   }
-  if (!r.quantization.empty()) t.Line(text::StrCat("  quantized: ", Shown(r.quantization)));
+  if (!r.quantization.empty()) t.Line(text::StrCat("  quantized: ", ShownInText(r.quantization)));
   t.Weights(r.tensors, all_weights);
   auto section = [&](std::string_view title, const auto& map, auto shown) {
     if (map.empty()) return;
     t.Line(title);
     std::vector<std::vector<std::string>> cells;
-    for (const auto& [key, value] : map) cells.push_back({Shown(key), shown(value)});
+    for (const auto& [key, value] : map) cells.push_back({ShownInText(key), shown(value)});
     t.Rows(cells);
   };
   if (r.onnx) {
     std::vector<std::string> opsets;
     for (const auto& [domain, version] : r.onnx->opsets)
-      opsets.push_back(text::StrCat(domain.empty() ? "ai.onnx" : Shown(domain), " ", version));
+      opsets.push_back(text::StrCat(domain.empty() ? "ai.onnx" : ShownInText(domain), " ", version));
     t.Line(text::StrCat("  opsets: ", text::Join(opsets, ", "), "; IR version ", r.onnx->ir_version));
     if (!r.onnx->functions.empty()) t.Line("  functions");
-    for (const std::string& f : r.onnx->functions) t.Line(text::StrCat("    ", Shown(f)));
+    for (const std::string& f : r.onnx->functions) t.Line(text::StrCat("    ", ShownInText(f)));
     section("  external data", r.onnx->external_data, [](uint64_t n) { return text::ByteCount(n); });
   }
-  section("  metadata", r.metadata, [](const std::string& v) { return Shown(v); });
+  section("  metadata", r.metadata, [](const std::string& v) { return ShownInText(v); });
   section("  extra files", r.extra_files, [](uint64_t n) { return text::ByteCount(n); });
   if (r.verified)
     t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
                                     : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ",
                                                    text::ByteCount(r.verified->bytes)));
   if (r.verified)
-    for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", Shown(c)));
+    for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", ShownInText(c)));
   return t.Take();
 }
 

@@ -9,7 +9,7 @@
 namespace slipway::driver {
 namespace {
 
-using Count = std::optional<double>;
+using OperationCount = std::optional<double>;
 
 // The sizes of a node's tensors as numbers.
 class Sizes {
@@ -25,7 +25,7 @@ class Sizes {
   const ir::Node& node() const { return n_; }
   const ir::Value* out() const { return n_.output(); }
 
-  Count Size(const ir::Value* v, int axis) const {
+  OperationCount Size(const ir::Value* v, int axis) const {
     if (!v || !v->type().is_tensor()) return std::nullopt;
     if (axis < 0) axis += v->rank();
     if (axis < 0 || axis >= v->rank()) return std::nullopt;
@@ -33,13 +33,13 @@ class Sizes {
       const auto it = symbols_.find(name);
       return it == symbols_.end() ? std::nullopt : std::optional<int64_t>(it->second);
     });
-    return size ? Count(static_cast<double>(*size)) : std::nullopt;
+    return size ? OperationCount(static_cast<double>(*size)) : std::nullopt;
   }
-  Count Elements(const ir::Value* v) const {
+  OperationCount Elements(const ir::Value* v) const {
     if (!v || !v->type().is_tensor()) return std::nullopt;
     double n = 1;
     for (int d = 0; d < v->rank(); ++d) {
-      const Count size = Size(v, d);
+      const OperationCount size = Size(v, d);
       if (!size) return size;
       n *= *size;
     }
@@ -52,48 +52,48 @@ class Sizes {
   const text::Map<int64_t>& symbols_;
 };
 
-Count Times(Count a, Count b) { return a && b ? Count(*a * *b) : std::nullopt; }
+OperationCount Times(OperationCount a, OperationCount b) { return a && b ? OperationCount(*a * *b) : std::nullopt; }
 
 // out = in(kLeft) x …, whose last size is summed over.
 template <int kLeft>
-Count Product(const Sizes& s) {
+OperationCount Product(const Sizes& s) {
   return Times(2, Times(s.Elements(s.out()), s.Size(s.in(kLeft), -1)));
 }
 // Of ONNX; the left matrix may be transposed.
-Count Gemm(const Sizes& s) {
-  const Count left = s.Elements(s.in(0)), rows = s.Size(s.out(), 0);
-  if (!left || !rows || *rows == 0) return left && rows ? Count(0) : std::nullopt;
+OperationCount Gemm(const Sizes& s) {
+  const OperationCount left = s.Elements(s.in(0)), rows = s.Size(s.out(), 0);
+  if (!left || !rows || *rows == 0) return left && rows ? OperationCount(0) : std::nullopt;
   return Times(2, Times(s.Elements(s.out()), *left / *rows));
 }
 // Each result takes the weights of one output channel.
-Count Conv(const Sizes& s) {
-  const Count weights = s.Elements(s.in(1)), channels = s.Size(s.in(1), 0);
+OperationCount Conv(const Sizes& s) {
+  const OperationCount weights = s.Elements(s.in(1)), channels = s.Size(s.in(1), 0);
   if (!weights || !channels || *channels == 0) return std::nullopt;
   return Times(2, Times(s.Elements(s.out()), *weights / *channels));
 }
 // Each element of the input takes the weights of one input channel.
-Count ConvTranspose(const Sizes& s) {
-  const Count weights = s.Elements(s.in(1)), channels = s.Size(s.in(1), 0);
+OperationCount ConvTranspose(const Sizes& s) {
+  const OperationCount weights = s.Elements(s.in(1)), channels = s.Size(s.in(1), 0);
   if (!weights || !channels || *channels == 0) return std::nullopt;
   return Times(2, Times(s.Elements(s.in(0)), *weights / *channels));
 }
 // Scores of each query with each key, and the values that they weigh. Grouped queries count as they are: each head of
 // queries reads all keys.
-Count Attention(const Sizes& s) {
-  const Count query = s.Elements(s.in(0)), depth = s.Size(s.in(0), -1);
-  const Count keys = s.Size(s.in(1), -2), width = s.Size(s.in(2), -1);
+OperationCount Attention(const Sizes& s) {
+  const OperationCount query = s.Elements(s.in(0)), depth = s.Size(s.in(0), -1);
+  const OperationCount keys = s.Size(s.in(1), -2), width = s.Size(s.in(2), -1);
   if (!query || !depth || !keys || !width || *depth == 0) return std::nullopt;
   return 2 * *query / *depth * *keys * (*depth + *width);
 }
 // One operator for both directions.
-Count Convolution(const Sizes& s) {
+OperationCount Convolution(const Sizes& s) {
   const bool* transposed = s.node().Get("transposed").get<bool>();
   return transposed && *transposed ? ConvTranspose(s) : Conv(s);
 }
 
-constexpr struct Row {
+constexpr struct OperationRow {
   std::string_view op;  // without the overload
-  Count (*count)(const Sizes&);
+  OperationCount (*count)(const Sizes&);
 } kRows[] = {
     {"aten.linear", Product<0>},
     {"aten.mm", Product<0>},
@@ -129,7 +129,7 @@ OperationCounter::OperationCounter(const ir::Program& p) : onnx_(onnx_model::IsO
 std::optional<double> OperationCounter::Of(const ir::Node& n) const {
   const std::string_view name = n.op_name();
   const std::string_view op = name.starts_with("aten.") ? name.substr(0, name.find('.', 5)) : name;
-  for (const Row& row : kRows)
+  for (const OperationRow& row : kRows)
     if (row.op == op) return row.count(Sizes(n, onnx_, sizes_));
   return 0;
 }

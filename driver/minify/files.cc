@@ -29,7 +29,7 @@
 namespace slipway::driver {
 namespace {
 
-constexpr int64_t kInText = int64_t{64} << 10;  // bytes of a weight
+constexpr int64_t kMostBytesInText = int64_t{64} << 10;  // bytes of a weight
 
 // The same tensor in another file of the same bytes.
 class Links {
@@ -75,7 +75,7 @@ absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, 
   for (auto& [name, t] : copy->weights) {
     const io::Bytes* bytes = std::get_if<io::Bytes>(&t.storage->bytes);
     if (!bytes) continue;
-    if (t.nbytes() <= kInText && ir::BitSize(t.dtype) % 8 == 0) {
+    if (t.nbytes() <= kMostBytesInText && ir::BitSize(t.dtype) % 8 == 0) {
       ASSIGN_OR_RETURN(std::string dense, ir::ReadDense(t));
       t = ir::OwnedTensor(t.dtype, t.sizes, std::move(dense));
     } else if (bytes->file_range() && link) {

@@ -15,7 +15,7 @@ namespace {
 
 std::string BeforeAfter(uint64_t before, uint64_t after) { return text::StrCat(before, " → ", after); }
 
-uint64_t UserInputs(const ir::Program& p) {
+uint64_t UserInputCount(const ir::Program& p) {
   uint64_t n = 0;
   for (const ir::InputSpec& s : p.input_specs) n += s.kind == ir::InputSpec::kUser;
   return n;
@@ -42,7 +42,7 @@ absl::Status WriteMinifyPage(const MinifyOptions& o, const MinifyReport& r, cons
   page.Fact("the failure", r.failure).Fact("the check", o.check).Fact("the result", o.folder);
   page.Fact("nodes",
             BeforeAfter(static_cast<uint64_t>(r.reached.nodes_before), static_cast<uint64_t>(r.reached.nodes)));
-  page.Fact("inputs", BeforeAfter(UserInputs(original), UserInputs(best)));
+  page.Fact("inputs", BeforeAfter(UserInputCount(original), UserInputCount(best)));
   page.Fact("outputs", BeforeAfter(original.graph->outputs.size(), best.graph->outputs.size()));
   page.Fact("weights", text::StrCat(WeightsText(original), " → ", WeightsText(best)));
   page.Fact("checks", text::StrCat(r.reached.probes, ", ", r.asked, " of them by this run"));

@@ -26,7 +26,7 @@ using ir::DType;
 using ir::Value;
 using text::Quoted;
 
-constexpr int64_t kInText = 64;  // elements
+constexpr int64_t kMostElementsInText = 64;  // elements
 
 std::string Real(double d) {
   if (std::isnan(d)) return "float(\"nan\")";
@@ -149,7 +149,7 @@ class Python {
       return "";
     }
     const int64_t n = t.numel();
-    if (n <= kInText && (n == 0 || !Literal(t.dtype, *bytes, 0).empty())) {
+    if (n <= kMostElementsInText && (n == 0 || !Literal(t.dtype, *bytes, 0).empty())) {
       std::vector<std::string> elements;
       for (int64_t i = 0; i < n; ++i) elements.push_back(Literal(t.dtype, *bytes, static_cast<size_t>(i)));
       const std::string flat = text::StrCat("torch.tensor([", text::Join(elements, ", "), "], dtype=", dtype, ")");

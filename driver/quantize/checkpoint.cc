@@ -28,10 +28,10 @@ namespace {
 using weights::NamedTensor;
 
 // What another tensor's values are, too: the same bytes of the same storage.
-using Place = std::pair<const ir::Storage*, int64_t>;
-Place PlaceOf(const NamedTensor& t) {
+using StoragePlace = std::pair<const ir::Storage*, int64_t>;
+StoragePlace PlaceOf(const NamedTensor& t) {
   const ir::TensorRef* whole = t.tensor.whole();
-  return whole ? Place(whole->storage.get(), whole->offset) : Place(nullptr, 0);
+  return whole ? StoragePlace(whole->storage.get(), whole->offset) : StoragePlace(nullptr, 0);
 }
 
 // The model's configuration with what transformers reads of how its weights are quantized (TorchAoConfig).
@@ -246,7 +246,7 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   KeepShards(o, tensors);
 
   std::set<std::string> names;
-  std::set<Place> embeddings;
+  std::set<StoragePlace> embeddings;
   for (const NamedTensor& t : tensors) {
     names.insert(t.name);
     if (quantizer::IsEmbeddingName(quantizer::ModuleOf(t.name))) embeddings.insert(PlaceOf(t));

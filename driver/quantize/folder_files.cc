@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = 100'000'000;
+constexpr uint64_t kMostConfigBytes = 100'000'000;
 constexpr size_t kMostNames = 1000;  // in a folder; more is no checkpoint's
 constexpr std::string_view kWeightSuffixes[] = {
     ".safetensors", ".bin",  ".pt",   ".pth",       ".ckpt",   ".distcp",   ".index.json", ".metadata",
@@ -77,7 +77,7 @@ Kind KindOf(const std::string& path, const std::string& name, const std::vector<
   if (!fs::is_regular_file(status)) return Kind::kOther;
   if (IsWeights(name)) return Kind::kWeights;
   const uint64_t size = fs::file_size(path, error);
-  return !error && size <= kMostBytes ? Kind::kSmallFile : Kind::kOther;
+  return !error && size <= kMostConfigBytes ? Kind::kSmallFile : Kind::kOther;
 }
 
 absl::Status Add(const std::string& path, std::string name, FolderFiles& out) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffixes[] = {".png", ".jpg", ".jpeg"};
+constexpr std::string_view kImageSuffixes[] = {".png", ".jpg", ".jpeg"};
 constexpr std::string_view kOtherImages[] = {".webp", ".bmp",  ".gif",  ".tif", ".tiff", ".ppm", ".pgm",
                                              ".avif", ".heic", ".heif", ".jp2", ".jxl",  ".ico", ".tga"};
 constexpr std::string_view kSizeHelp =
@@ -114,7 +114,7 @@ absl::Status ImageFolder::List(const std::string& folder, int limit) {
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (name.starts_with('.')) continue;
-    if (HasSuffix(name, kSuffixes)) paths_.push_back(text::StrCat(folder, "/", name));
+    if (HasSuffix(name, kImageSuffixes)) paths_.push_back(text::StrCat(folder, "/", name));
     if (HasSuffix(name, kOtherImages)) others.push_back(name);
   }
   if (error) return io::IoError(error.value(), folder);

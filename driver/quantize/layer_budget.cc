@@ -31,7 +31,7 @@ namespace pt2e = quantizer::pt2e;
 using ir::Node;
 using ir::Value;
 using Nodes = absl::flat_hash_set<const Node*>;
-using Tensors = std::vector<ir::TensorRef>;
+using TensorRefs = std::vector<ir::TensorRef>;
 
 // Samples that a layer's own error is measured on.
 constexpr size_t kSamplesOfLayer = 4;
@@ -86,7 +86,7 @@ struct Copy {
 // ||y - q||² and ||y||² of each output.
 class OutputError {
  public:
-  absl::Status Add(const Tensors& float_outputs, const Tensors& outputs) {
+  absl::Status Add(const TensorRefs& float_outputs, const TensorRefs& outputs) {
     sums_.resize(float_outputs.size());
     for (size_t i = 0; i < float_outputs.size(); ++i) {
       ASSIGN_OR_RETURN(const std::vector<double> y, weights::ToDoubles(float_outputs[i]));
@@ -117,9 +117,9 @@ class OutputError {
   std::vector<Sums> sums_;
 };
 
-class Measure {
+class LayerMeasure {
  public:
-  Measure(const ir::Program& p, const pt2e::Recipe& recipe, const ConvertOptions& o, const Samples& samples)
+  LayerMeasure(const ir::Program& p, const pt2e::Recipe& recipe, const ConvertOptions& o, const Samples& samples)
       : p_(p), recipe_(recipe), samples_(samples), evaluator_({.threads = Threads(o)}), kept_(samples.size()) {}
 
   absl::Status Prepare() {
@@ -138,18 +138,18 @@ class Measure {
     ASSIGN_OR_RETURN(const auto quantized, evaluator_.Prepare(std::move(copy.program)));
     OutputError error;
     for (size_t i = 0; i < samples; ++i) {
-      ASSIGN_OR_RETURN(const Tensors sample, samples_.Read(i));
-      ASSIGN_OR_RETURN(const Tensors expected, FloatOutputs(i, sample));
-      ASSIGN_OR_RETURN(const Tensors outputs, quantized->Run(sample));
+      ASSIGN_OR_RETURN(const TensorRefs sample, samples_.Read(i));
+      ASSIGN_OR_RETURN(const TensorRefs expected, FloatOutputs(i, sample));
+      ASSIGN_OR_RETURN(const TensorRefs outputs, quantized->Run(sample));
       RETURN_IF_ERROR(error.Add(expected, outputs));
     }
     return error.Largest();
   }
 
  private:
-  absl::StatusOr<Tensors> FloatOutputs(size_t i, const Tensors& sample) {
+  absl::StatusOr<TensorRefs> FloatOutputs(size_t i, const TensorRefs& sample) {
     if (!kept_[i].empty()) return kept_[i];
-    ASSIGN_OR_RETURN(Tensors outputs, float_->Run(sample));
+    ASSIGN_OR_RETURN(TensorRefs outputs, float_->Run(sample));
     uint64_t bytes = 0;
     for (const ir::TensorRef& t : outputs) bytes += static_cast<uint64_t>(t.nbytes());
     if (kept_bytes_ + bytes <= kMostKept) kept_bytes_ += bytes, kept_[i] = outputs;
@@ -161,7 +161,7 @@ class Measure {
   const Samples& samples_;
   planner::PlanEvaluator evaluator_;
   std::unique_ptr<ir::PreparedProgram> float_;
-  std::vector<Tensors> kept_;  // outputs of the float program by sample
+  std::vector<TensorRefs> kept_;  // outputs of the float program by sample
   uint64_t kept_bytes_ = 0;
 };
 
@@ -306,7 +306,7 @@ class Search {
   const Samples& samples_;
   Pt2eValues& values_;
   QuantizeChoice* choice_;
-  Measure measure_;
+  LayerMeasure measure_;
   std::vector<Layer> layers_;
 };
 

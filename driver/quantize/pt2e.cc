@@ -106,10 +106,10 @@ absl::StatusOr<absl::flat_hash_set<const ir::Source*>> MakeFunctional(ir::Progra
 }
 
 // The report's rows: one for each weight of two and more dimensions, by name.
-class Rows {
+class ReportRows {
  public:
-  Rows(const ir::Program& p, const pt2e::Recipe& recipe, const NodeChoice& excluded,
-       const absl::flat_hash_set<const Node*>& in_float)
+  ReportRows(const ir::Program& p, const pt2e::Recipe& recipe, const NodeChoice& excluded,
+             const absl::flat_hash_set<const Node*>& in_float)
       : p_(p), recipe_(recipe), excluded_(excluded), in_float_(in_float) {}
 
   // `errors` are those of all weights that were ever quantized, `weights` what is quantized now.
@@ -228,7 +228,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeByRecipe(ir::Program& p,
     annotations = pt2e::Annotate(p, *recipe, selection);
   }
   ASSIGN_OR_RETURN(const pt2e::QuantizedValues quantized, values.Of(annotations));
-  Rows(p, *recipe, excluded, in_float).Add(values.errors(), pt2e::WeightsOf(*p.graph, annotations), report.get());
+  ReportRows(p, *recipe, excluded, in_float).Add(values.errors(), pt2e::WeightsOf(*p.graph, annotations), report.get());
   const size_t scales = recipe->dynamic ? 0 : pt2e::GroupActivations(*p.graph, annotations).size();
   RETURN_IF_ERROR(pt2e::Rewrite(p, annotations, *recipe, quantized));
   RETURN_IF_ERROR(passes::EliminateDeadCode(p));

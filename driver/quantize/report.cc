@@ -19,14 +19,14 @@
 namespace slipway::driver {
 namespace {
 
-std::string Format(const char* format, double v) {
+std::string Formatted(const char* format, double v) {
   char buffer[48];
   std::snprintf(buffer, sizeof buffer, format, v);
   return buffer;
 }
 
 // Rows of one line of the table.
-struct Line {
+struct ModuleLine {
   std::string name;
   const QuantizedRow* first = nullptr;
   int count = 0, measured = 0;
@@ -34,14 +34,14 @@ struct Line {
   double errors = 0, squares = 0, max = 0;  // ||w - q||², ||w||²
 };
 
-std::vector<Line> Lines(const QuantizeReport& r) {
+std::vector<ModuleLine> Lines(const QuantizeReport& r) {
   std::map<std::tuple<std::string, std::string, std::string>, size_t> places;
-  std::vector<Line> lines;
+  std::vector<ModuleLine> lines;
   for (const QuantizedRow& row : r.rows) {
     const std::string pattern = text::NamePattern(row.name);
     const auto [it, fresh] = places.emplace(std::tuple(pattern, row.config, row.why), lines.size());
     if (fresh) lines.push_back({pattern, &row});
-    Line& line = lines[it->second];
+    ModuleLine& line = lines[it->second];
     if (++line.count == 1) line.name = row.name;
     if (line.count == 2) line.name = pattern;
     line.before += row.bytes_before;
@@ -94,7 +94,7 @@ std::vector<const QuantizedRow*> QuantizeReport::left() const {
 std::string ToTable(const QuantizeReport& r) {
   std::vector<std::vector<std::string>> cells = {
       {"weight", "", "shape", "becomes", "bytes", "to", "rel. error", "max error"}};
-  for (const Line& line : Lines(r)) {
+  for (const ModuleLine& line : Lines(r)) {
     std::string shape;
     for (int64_t n : line.first->sizes) shape += text::StrCat(shape.empty() ? "" : "x", n);
     const bool left = line.first->config.empty();
@@ -103,8 +103,8 @@ std::string ToTable(const QuantizeReport& r) {
          text::StrCat(line.first->dtype, " ", shape),
          left ? text::StrCat("stays: ", line.first->why) : line.first->config, text::ByteCount(line.before),
          left ? "" : text::ByteCount(line.after),
-         line.measured == 0 ? "" : Format("%.2e", line.squares > 0 ? std::sqrt(line.errors / line.squares) : 0),
-         line.measured == 0 ? "" : Format("%.2e", line.max)});
+         line.measured == 0 ? "" : Formatted("%.2e", line.squares > 0 ? std::sqrt(line.errors / line.squares) : 0),
+         line.measured == 0 ? "" : Formatted("%.2e", line.max)});
   }
   std::vector<size_t> widths(cells[0].size());
   for (const auto& row : cells)
@@ -119,10 +119,10 @@ std::string ToTable(const QuantizeReport& r) {
     out += text::StrCat(r.other_tensors, " other tensors stay as they are (", text::ByteCount(r.other_bytes), ")\n");
   out += text::StrCat(r.quantized(), " of ", r.rows.size(), " weights quantized, ", text::ByteCount(r.bytes_before()),
                       " -> ", text::ByteCount(r.bytes_after()), " (",
-                      Format("%.1f", r.bytes_before() > 0 ? 100.0 * static_cast<double>(r.bytes_after()) /
-                                                                static_cast<double>(r.bytes_before())
-                                                          : 100.0),
-                      " %), relative error ", Format("%.2e", r.relative_error()), "\n");
+                      Formatted("%.1f", r.bytes_before() > 0 ? 100.0 * static_cast<double>(r.bytes_after()) /
+                                                                   static_cast<double>(r.bytes_before())
+                                                             : 100.0),
+                      " %), relative error ", Formatted("%.2e", r.relative_error()), "\n");
   return out;
 }
 
@@ -160,8 +160,8 @@ std::string ToJunit(const QuantizeReport* r, bool required, const Outcome& outco
     }
     std::string text = text::StrCat(text::ByteCount(row.bytes_before), " -> ", text::ByteCount(row.bytes_after));
     if (row.measured)
-      text::StrAppend(&text, ", relative error ", Format("%.2e", row.relative_error), ", max error ",
-                      Format("%.2e", row.max_error));
+      text::StrAppend(&text, ", relative error ", Formatted("%.2e", row.relative_error), ", max error ",
+                      Formatted("%.2e", row.max_error));
     cases.push_back({row.config, row.name, TestCase::kPassed, "", "", std::move(text)});
   }
   return ToJunit("slipway quantize", std::move(cases), outcome);

@@ -64,9 +64,9 @@ absl::Status WriteRequest(const std::string& path, absl::Span<const Tensors> set
 }
 
 // The reply, front to back.
-class Reader {
+class ReplyReader {
  public:
-  explicit Reader(absl::Span<const uint8_t> bytes) : left_(bytes) {}
+  explicit ReplyReader(absl::Span<const uint8_t> bytes) : left_(bytes) {}
 
   // The next `count` bytes, and those up to a multiple of the alignment are skipped.
   absl::StatusOr<absl::Span<const uint8_t>> Bytes(int64_t count) {
@@ -99,7 +99,7 @@ class Reader {
   absl::Span<const uint8_t> left_;
 };
 
-absl::StatusOr<ir::TensorRef> ReadTensor(Reader& in) {
+absl::StatusOr<ir::TensorRef> ReadTensor(ReplyReader& in) {
   ASSIGN_OR_RETURN(const auto record, in.Get<LibraryRunTensor>());
   ASSIGN_OR_RETURN(std::vector<int64_t> sizes, in.Several<int64_t>(record.rank));
   ASSIGN_OR_RETURN(const auto bytes, in.Bytes(record.bytes));
@@ -124,7 +124,7 @@ absl::Status Failure(int64_t code, std::string why) {
 
 absl::StatusOr<std::vector<EmulatedRun>> ReadReply(const std::string& path, size_t sets) {
   ASSIGN_OR_RETURN(const auto file, io::MappedFile::Open(path));
-  Reader in(file->data());
+  ReplyReader in(file->data());
   ASSIGN_OR_RETURN(const auto magic, in.Get<uint64_t>());
   if (magic != kLibraryRunMagic) return absl::InvalidArgumentError("the library's reply is none");
   std::vector<EmulatedRun> runs;

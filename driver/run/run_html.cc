@@ -11,7 +11,7 @@ namespace slipway::driver {
 namespace {
 
 // "layers.3.mlp" of "layers.3.mlp (model.py:7)"; "" of "model.py:7".
-std::string ModuleOf(const std::string& place) {
+std::string StepModuleOf(const std::string& place) {
   const size_t end = place.find(" (");
   if (end != place.npos) return place.substr(0, end);
   return text::Contains(place, ":") ? "" : place;
@@ -114,7 +114,7 @@ absl::Status WriteRunPage(const RunReport& r, const RunOptions& o) {
                   {}};
   for (size_t i = 0; i < r.all_steps.size(); ++i) {
     const RunReport::Step& s = r.all_steps[i];
-    std::array<double, 3>& sum = sums[{ModuleOf(s.place), s.op}];
+    std::array<double, 3>& sum = sums[{StepModuleOf(s.place), s.op}];
     sum[0] += s.seconds, sum[1] += s.operations, sum[2] += 1;
     bars.items.push_back({NameOf(s), s.seconds});
     table.rows.push_back({static_cast<double>(i), s.op, s.place, s.shapes, s.seconds,

@@ -22,7 +22,7 @@ namespace {
 
 using Node = VerifyLayers::Node;
 
-std::string TypeOf(const ir::TensorRef& t) {
+std::string LayerTypeOf(const ir::TensorRef& t) {
   return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
 }
 
@@ -102,7 +102,7 @@ absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, boo
       if (!b.storage) continue;  // B has no such value
       ++layers.compared;
       std::optional<weights::Difference> difference;
-      if (TypeOf(a) == TypeOf(b)) {
+      if (LayerTypeOf(a) == LayerTypeOf(b)) {
         weights::Tolerance tolerance;
         if (!exact || o.rtol || o.atol) {
           ASSIGN_OR_RETURN(tolerance, ToleranceFor(a, o));
@@ -111,8 +111,8 @@ absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, boo
         if (difference->unequal == 0 && !o.all_layers) continue;
       }
       Node n = Describe(*pairs[i].a);
-      n.a_type = TypeOf(a);
-      n.b_type = TypeOf(b);
+      n.a_type = LayerTypeOf(a);
+      n.b_type = LayerTypeOf(b);
       n.difference = difference;
       n.differs = !difference || difference->unequal > 0;
       if (n.differs && !layers.first) layers.first = n;

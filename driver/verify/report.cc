@@ -12,16 +12,16 @@
 namespace slipway::driver {
 namespace {
 
-std::string Shown(std::string_view text) { return text::Printable(text::Shortened(text, 400)); }
+std::string ShownInReport(std::string_view text) { return text::Printable(text::Shortened(text, 400)); }
 
-std::string Number(double v) {
+std::string NumberText(double v) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.3g", v);
   return buffer;
 }
 
 std::string Differs(const weights::Difference& d) {
-  std::string out = text::StrCat("max abs ", Number(d.max_abs), ", rel ", Number(d.max_rel));
+  std::string out = text::StrCat("max abs ", NumberText(d.max_abs), ", rel ", NumberText(d.max_rel));
   if (d.has_ulp) text::StrAppend(&out, ", ", d.max_ulp, " ulp");
   if (d.unequal > 0) text::StrAppend(&out, ", ", d.unequal, " of ", d.elements, " differ");
   if (d.one_nan > 0) text::StrAppend(&out, ", ", d.one_nan, " NaN in one only");
@@ -30,24 +30,24 @@ std::string Differs(const weights::Difference& d) {
 
 std::string SetTitle(const VerifySet& s) {
   std::vector<std::string> sizes;
-  for (const auto& [name, value] : s.sizes) sizes.push_back(text::StrCat(Shown(name), " = ", value));
-  return text::StrCat("inputs: ", Shown(s.source), sizes.empty() ? "" : " · ", text::Join(sizes, ", "),
-                      s.inputs.empty() ? "" : " · ", Shown(text::Join(s.inputs, ", ")), "\n");
+  for (const auto& [name, value] : s.sizes) sizes.push_back(text::StrCat(ShownInReport(name), " = ", value));
+  return text::StrCat("inputs: ", ShownInReport(s.source), sizes.empty() ? "" : " · ", text::Join(sizes, ", "),
+                      s.inputs.empty() ? "" : " · ", ShownInReport(text::Join(s.inputs, ", ")), "\n");
 }
 
 std::string OutputLine(const VerifyOutput& o, size_t widest) {
-  const std::string name = Shown(o.name);
+  const std::string name = ShownInReport(o.name);
   std::string out = text::StrCat("  ", o.agree ? "agrees   " : "DIFFERS  ", name,
                                  std::string(widest - std::min(widest, name.size()) + 2, ' '));
   if (!o.difference) return text::StrCat(out, o.a_type, " in A, ", o.b_type, " in B\n");
   text::StrAppend(&out, o.a_type, "  ", Differs(*o.difference));
   if (o.difference->first >= 0)
-    text::StrAppend(&out, ", first at [", text::Join(o.first, ","), "]: ", Number(o.difference->first_a), " in A, ",
-                    Number(o.difference->first_b), " in B");
+    text::StrAppend(&out, ", first at [", text::Join(o.first, ","), "]: ", NumberText(o.difference->first_a), " in A, ",
+                    NumberText(o.difference->first_b), " in B");
   out += '\n';
   if (o.a_error && o.b_error)
-    text::StrAppend(&out, "           from the f64 reference: A ", Number(*o.a_error), ", B ", Number(*o.b_error),
-                    "\n");
+    text::StrAppend(&out, "           from the f64 reference: A ", NumberText(*o.a_error), ", B ",
+                    NumberText(*o.b_error), "\n");
   return out;
 }
 
@@ -56,16 +56,16 @@ std::string LayersText(const VerifyLayers& l) {
   if (l.unmatched > 0) text::StrAppend(&out, "  ", l.unmatched, " values of A have no counterpart in B\n");
   if (l.first) {
     const VerifyLayers::Node& n = *l.first;
-    text::StrAppend(&out, "  first to differ: %", Shown(n.value), " = ", Shown(n.op));
-    if (!n.b_op.empty()) text::StrAppend(&out, " (", Shown(n.b_op), " in B)");
+    text::StrAppend(&out, "  first to differ: %", ShownInReport(n.value), " = ", ShownInReport(n.op));
+    if (!n.b_op.empty()) text::StrAppend(&out, " (", ShownInReport(n.b_op), " in B)");
     if (n.difference)
       text::StrAppend(&out, "  ", n.a_type, "  ", Differs(*n.difference));
     else
       text::StrAppend(&out, "  ", n.a_type, " in A, ", n.b_type, " in B");
     out += '\n';
-    if (!n.place.empty()) text::StrAppend(&out, "    at ", Shown(n.place), "\n");
+    if (!n.place.empty()) text::StrAppend(&out, "    at ", ShownInReport(n.place), "\n");
   }
-  if (!l.note.empty()) text::StrAppend(&out, "  ", Shown(l.note), "\n");
+  if (!l.note.empty()) text::StrAppend(&out, "  ", ShownInReport(l.note), "\n");
   return out;
 }
 
@@ -122,16 +122,17 @@ void WriteLayers(const VerifyLayers& l, json::Writer& w) {
 std::string NameOfB(const VerifyOptions& o) { return o.b.empty() ? "a native library of A" : o.b; }
 
 std::string ToTable(const VerifyReport& r, const VerifyOptions& o) {
-  std::string out = text::StrCat("A  ", Shown(o.a), "\nB  ", Shown(NameOfB(o)), "\n");
+  std::string out = text::StrCat("A  ", ShownInReport(o.a), "\nB  ", ShownInReport(NameOfB(o)), "\n");
   for (const VerifySet& s : r.sets) {
     out += SetTitle(s);
     size_t widest = 0;
-    for (const VerifyOutput& row : s.outputs) widest = std::max(widest, Shown(row.name).size());
+    for (const VerifyOutput& row : s.outputs) widest = std::max(widest, ShownInReport(row.name).size());
     for (const VerifyOutput& row : s.outputs) out += OutputLine(row, widest);
-    if (!s.reason.empty()) text::StrAppend(&out, "  ", s.agree ? "skipped: " : "DIFFERS  ", Shown(s.reason), "\n");
+    if (!s.reason.empty())
+      text::StrAppend(&out, "  ", s.agree ? "skipped: " : "DIFFERS  ", ShownInReport(s.reason), "\n");
   }
-  if (!r.reference_note.empty()) text::StrAppend(&out, "note: ", Shown(r.reference_note), "\n");
-  for (const std::string& note : r.notes) text::StrAppend(&out, "note: ", Shown(note), "\n");
+  if (!r.reference_note.empty()) text::StrAppend(&out, "note: ", ShownInReport(r.reference_note), "\n");
+  for (const std::string& note : r.notes) text::StrAppend(&out, "note: ", ShownInReport(note), "\n");
   if (r.layers) out += LayersText(*r.layers);
   const auto differ = std::count_if(r.sets.begin(), r.sets.end(), [](const VerifySet& s) { return !s.agree; });
   if (r.agree) return out + "they agree\n";

@@ -124,7 +124,7 @@ absl::StatusOr<Results> RunFirst(VerifyModel& model, Inputs& in) {
   return results;
 }
 
-std::vector<int64_t> Place(int64_t index, const std::vector<int64_t>& sizes) {
+std::vector<int64_t> ElementPlace(int64_t index, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> place(sizes.size());
   for (size_t d = sizes.size(); d-- > 0;) place[d] = index % sizes[d], index /= sizes[d];
   return place;
@@ -155,7 +155,7 @@ absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vecto
       ASSIGN_OR_RETURN(row.difference, weights::Compare(x, y, row.tolerance));
       row.difference->has_ulp &= narrowed == ir::DType::kFloat32 || x.dtype != ir::DType::kFloat32;
       row.agree = row.difference->unequal == 0;
-      if (!row.agree) row.first = Place(row.difference->first, a[i].sizes);
+      if (!row.agree) row.first = ElementPlace(row.difference->first, a[i].sizes);
     }
     set.agree = set.agree && row.agree;
   }

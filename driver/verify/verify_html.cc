@@ -13,7 +13,7 @@ namespace {
 
 using Cell = PageTable::Cell;
 
-Cell Number(const std::optional<double>& v) { return v ? Cell(*v) : Cell(); }
+Cell NumberCell(const std::optional<double>& v) { return v ? Cell(*v) : Cell(); }
 
 PageTable Outputs(const VerifySet& s, std::string title) {
   PageTable t{std::move(title),
@@ -44,7 +44,7 @@ PageTable Outputs(const VerifySet& s, std::string title) {
       if (d->has_ulp) row[6] = static_cast<double>(d->max_ulp);
       row[7] = static_cast<double>(d->unequal), row[8] = static_cast<double>(d->elements);
     }
-    row.push_back(Number(o.a_error)), row.push_back(Number(o.b_error));
+    row.push_back(NumberCell(o.a_error)), row.push_back(NumberCell(o.b_error));
     t.rows.push_back(std::move(row));
   }
   return t;

@@ -50,7 +50,7 @@ std::string Comment(std::string_view s) {
 }
 
 // Identifiers that differ.
-class Names {
+class HeaderNames {
  public:
   std::string New(std::string_view name) {
     const std::string base = Identifier(name);
@@ -103,7 +103,7 @@ class Writer {
   Writer(const NativeInterface& model, const std::string& prefix) : m_(model), p_(Identifier(prefix)) {
     if (std::isdigit(static_cast<unsigned char>(p_[0]))) p_ = "model_" + p_;
     up_ = Upper(p_);
-    Names in, out;
+    HeaderNames in, out;
     for (const Value& v : m_.inputs) inputs_.push_back(in.New(v.name));
     for (const Value& v : m_.outputs) outputs_.push_back(out.New(v.name));
   }
@@ -160,7 +160,7 @@ class Writer {
     const Value& v = m_.inputs[i];
     const size_t rank = v.dims.size();
     std::vector<std::string> parameters, sizes;
-    Names names;
+    HeaderNames names;
     std::set<std::string> seen;
     std::string open;
     for (size_t d = 0; d < rank; ++d) {

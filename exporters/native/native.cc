@@ -27,7 +27,7 @@ namespace {
 namespace file = plan_file;
 using flatbuffers::Offset;
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kPlanPage = 4096;
 constexpr uint64_t kLarge = uint64_t{2} << 20;
 constexpr int64_t kPacked = 1 << 20;  // bytes packed at a time
 
@@ -88,9 +88,9 @@ class Library {
     header.plan_offset = sizeof header;
     header.plan_size = plan.size();
     const uint64_t begin = sizeof header + plan.size();
-    header.weights_offset = RoundUp(begin, weights_size_ >= kLarge ? kLarge : kPage);
+    header.weights_offset = RoundUp(begin, weights_size_ >= kLarge ? kLarge : kPlanPage);
     header.weights_size = weights_size_;
-    header.size = RoundUp(header.weights_offset + weights_size_, kPage);
+    header.size = RoundUp(header.weights_offset + weights_size_, kPlanPage);
 
     auto template_id = TemplateId(*options_.machine);
     if (!template_id.ok()) return template_id.status();

@@ -25,8 +25,8 @@ namespace slipway::exporters {
 namespace {
 
 // Payloads above this begin at multiples of it in the file, so that large pages can map them.
-constexpr uint64_t kLarge = uint64_t{2} << 20;
-constexpr uint64_t kPage = uint64_t{64} << 10;  // the largest page of the architectures we build for
+constexpr uint64_t kPayloadAlignment = uint64_t{2} << 20;
+constexpr uint64_t kLargestPage = uint64_t{64} << 10;  // the largest page of the architectures we build for
 
 // Empty where there is none.
 std::string_view TemplateFor(const Machine& machine) {
@@ -94,7 +94,8 @@ absl::StatusOr<Elf> Read(const Machine& machine) {
   }
   const Elf64_Shdr& payload = e.sections[e.payload];
   const Elf64_Phdr& load = e.segments[e.load];
-  if (e.payload == 0 || payload.sh_addr != load.p_vaddr || load.p_vaddr % kLarge != 0 || load.p_flags != PF_R)
+  if (e.payload == 0 || payload.sh_addr != load.p_vaddr || load.p_vaddr % kPayloadAlignment != 0 ||
+      load.p_flags != PF_R)
     return Bad("its payload is not a segment of its own");
   if (e.id == 0) return Bad("has no build id");
   if (e.soname == 0 || e.soname_room < 64) return Bad("has no room for a soname");
@@ -125,7 +126,7 @@ absl::StatusOr<LibraryFrame> FrameFor(const Machine& machine, uint64_t payload_s
   Elf64_Shdr& payload = e.sections[e.payload];
   Elf64_Phdr& load = e.segments[e.load];
   const uint64_t stub = payload.sh_offset, stub_end = stub + payload.sh_size;
-  const uint64_t align = payload_size >= kLarge ? kLarge : kPage;
+  const uint64_t align = payload_size >= kPayloadAlignment ? kPayloadAlignment : kLargestPage;
   LibraryFrame out;
   out.payload_offset = (stub + align - 1) / align * align;
   const uint64_t tail = out.payload_offset + payload_size;

@@ -14,7 +14,7 @@ namespace slipway::exporters::onnx_out {
 namespace {
 
 constexpr uint64_t kMessageLimit = (uint64_t{1} << 31) - (uint64_t{1} << 20);  // Protobuf messages stay below 2 GB
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kExternalDataPage = 4096;
 constexpr uint64_t kExternalThreshold = 1024;  // smaller weights stay inline even with --external-data always
 
 void PutVarint(std::string& out, uint64_t v) {
@@ -217,7 +217,7 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
     onnx::TensorProto t = Header(weights[i]);
     outside[i] = split && n >= kExternalThreshold;
     if (outside[i]) {
-      at = (at + kPage - 1) / kPage * kPage;
+      at = (at + kExternalDataPage - 1) / kExternalDataPage * kExternalDataPage;
       t.set_data_location(onnx::TensorProto::EXTERNAL);
       auto entry = [&](const char* key, std::string value) {
         auto* e = t.add_external_data();
@@ -258,7 +258,10 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
   for (size_t i = 0; i < weights.size(); ++i) {
     if (absl::Status s = WriteString(out, heads[i]); !s.ok()) return s;
     if (outside[i])
-      if (absl::Status s = data->WriteZeros((kPage - data->position() % kPage) % kPage); !s.ok()) return s;
+      if (absl::Status s =
+              data->WriteZeros((kExternalDataPage - data->position() % kExternalDataPage) % kExternalDataPage);
+          !s.ok())
+        return s;
     io::AtomicFile& to = outside[i] ? *data : out;
     const WeightRef& w = weights[i];
     const bool changed = w.form && (w.form->nibbles || w.form->add != 0);

@@ -32,7 +32,6 @@ namespace {
 using ir::DType;
 using weights::CastFunction;
 using weights::FindCast;
-using weights::NamedTensor;
 
 constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr uint64_t kMaxHeader = 100'000'000;         // the format's own limit
@@ -48,13 +47,13 @@ constexpr DType kRank[] = {DType::kBool,          DType::kFloat4E2M1,     DType:
                            DType::kInt64,         DType::kUInt64};
 int RankOf(DType t) { return static_cast<int>(std::find(std::begin(kRank), std::end(kRank), t) - std::begin(kRank)); }
 
-uint64_t BytesOf(const NamedTensor& t) {
+uint64_t BytesOf(const weights::NamedTensor& t) {
   return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8;
 }
 
-absl::Status Check(const std::vector<NamedTensor>& tensors) {
+absl::Status Check(const std::vector<weights::NamedTensor>& tensors) {
   std::set<std::string_view> names;
-  for (const NamedTensor& t : tensors) {
+  for (const weights::NamedTensor& t : tensors) {
     const auto bad = [&](std::string_view what) { return text::StrCat("'", t.name, "': ", what); };
     if (!text::IsUtf8(t.name)) return absl::InvalidArgumentError(bad("a tensor's name is not UTF-8"));
     if (t.name == "__metadata__") return absl::InvalidArgumentError(bad("the format keeps this name for itself"));
@@ -77,15 +76,15 @@ absl::Status Check(const std::vector<NamedTensor>& tensors) {
 
 // One file: its tensors in their order, and the header.
 struct FilePlan {
-  std::vector<const NamedTensor*> tensors;
+  std::vector<const weights::NamedTensor*> tensors;
   std::string header;  // length included
   uint64_t tensor_bytes = 0;
   uint64_t size() const { return header.size() + tensor_bytes; }
 };
 
-absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const SafetensorsOptions& options) {
+absl::StatusOr<FilePlan> Plan(std::vector<const weights::NamedTensor*> tensors, const SafetensorsOptions& options) {
   FilePlan plan;
-  std::stable_sort(tensors.begin(), tensors.end(), [](const NamedTensor* a, const NamedTensor* b) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const weights::NamedTensor* a, const weights::NamedTensor* b) {
     const int x = RankOf(a->dtype), y = RankOf(b->dtype);
     return x != y ? x > y : a->name < b->name;
   });
@@ -96,7 +95,7 @@ absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const Saf
     for (const auto& [key, value] : options.metadata) out.Key(key).String(value);
     out.EndObject();
   }
-  for (const NamedTensor* t : tensors) {
+  for (const weights::NamedTensor* t : tensors) {
     out.Key(t->name).BeginObject().Key("dtype").String(ir::Info(t->dtype).safetensors).Key("shape").BeginArray();
     for (int64_t n : t->tensor.sizes) out.Int(n);
     out.EndArray().Key("data_offsets").BeginArray().Int(static_cast<int64_t>(plan.tensor_bytes));
@@ -116,10 +115,10 @@ absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const Saf
 }
 
 // Of a file with all of these.
-absl::StatusOr<FilePlan> PlanOf(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
+absl::StatusOr<FilePlan> PlanOf(const std::vector<weights::NamedTensor>& tensors, const SafetensorsOptions& options) {
   if (absl::Status s = Check(tensors); !s.ok()) return s;
-  std::vector<const NamedTensor*> all;
-  for (const NamedTensor& t : tensors) all.push_back(&t);
+  std::vector<const weights::NamedTensor*> all;
+  for (const weights::NamedTensor& t : tensors) all.push_back(&t);
   return Plan(std::move(all), options);
 }
 
@@ -132,7 +131,7 @@ class FileWriter {
     file_ = file;
     if (absl::Status s = file_->Reserve(plan.size()); !s.ok()) return s;
     if (absl::Status s = file_->Write(plan.header); !s.ok()) return s;
-    for (const NamedTensor* t : plan.tensors) {
+    for (const weights::NamedTensor* t : plan.tensors) {
       if (t->computed) places_.push_back({t, file_, file_->position()});
       if (absl::Status s = t->computed ? file_->Skip(BytesOf(*t)) : WriteTensor(*t); !s.ok())
         return io::Prefixed(text::StrCat("'", t->name, "': "), s);
@@ -149,24 +148,25 @@ class FileWriter {
  private:
   absl::Status Compute() {
     if (places_.empty()) return absl::OkStatus();
-    std::vector<const NamedTensor*> tensors;
-    absl::flat_hash_map<const NamedTensor*, Place> places;
+    std::vector<const weights::NamedTensor*> tensors;
+    absl::flat_hash_map<const weights::NamedTensor*, Place> places;
     for (const Place& p : places_) {
       tensors.push_back(p.tensor);
       places.emplace(p.tensor, p);
     }
     std::mutex mutex;
-    return options_.compute(tensors, [&](const NamedTensor& t, uint64_t offset, absl::Span<const uint8_t> bytes) {
-      const Place& p = places.at(&t);
-      if (absl::Status s = p.file->WriteAt(p.at + offset, bytes); !s.ok()) return s;
-      const std::lock_guard lock(mutex);
-      Progress(bytes.size());
-      return absl::OkStatus();
-    });
+    return options_.compute(tensors,
+                            [&](const weights::NamedTensor& t, uint64_t offset, absl::Span<const uint8_t> bytes) {
+                              const Place& p = places.at(&t);
+                              if (absl::Status s = p.file->WriteAt(p.at + offset, bytes); !s.ok()) return s;
+                              const std::lock_guard lock(mutex);
+                              Progress(bytes.size());
+                              return absl::OkStatus();
+                            });
   }
 
   struct Place {
-    const NamedTensor* tensor;
+    const weights::NamedTensor* tensor;
     io::AtomicFile* file;
     uint64_t at;
   };
@@ -184,7 +184,7 @@ class FileWriter {
     if (options_.progress) options_.progress(done_, total_);
   }
 
-  absl::Status WriteTensor(const NamedTensor& t) {
+  absl::Status WriteTensor(const weights::NamedTensor& t) {
     auto reader = ir::ElementReader::Open(t.tensor);
     if (!reader.ok()) return reader.status();
     const int64_t item = reader->item();
@@ -231,13 +231,13 @@ class FileWriter {
 };
 
 // Deals the tensors out to files, in order.
-std::vector<std::vector<const NamedTensor*>> Deal(const std::vector<NamedTensor>& tensors,
-                                                  const SafetensorsOptions& options) {
+std::vector<std::vector<const weights::NamedTensor*>> Deal(const std::vector<weights::NamedTensor>& tensors,
+                                                           const SafetensorsOptions& options) {
   uint64_t total = 0;
-  for (const NamedTensor& t : tensors) total += BytesOf(t);
-  std::vector<std::vector<const NamedTensor*>> files(1);
+  for (const weights::NamedTensor& t : tensors) total += BytesOf(t);
+  std::vector<std::vector<const weights::NamedTensor*>> files(1);
   if (!tensors.empty() && tensors[0].shard >= 0) {
-    for (const NamedTensor& t : tensors) {
+    for (const weights::NamedTensor& t : tensors) {
       files.resize(std::max(files.size(), static_cast<size_t>(t.shard) + 1));
       files[static_cast<size_t>(t.shard)].push_back(&t);
     }
@@ -340,7 +340,7 @@ struct Shards {
   SafetensorsReport report;
 };
 
-absl::StatusOr<Shards> PlanShards(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
+absl::StatusOr<Shards> PlanShards(const std::vector<weights::NamedTensor>& tensors, const SafetensorsOptions& options) {
   if (absl::Status s = Check(tensors); !s.ok()) return s;
   Shards out;
   for (const auto& list : Deal(tensors, options)) {
@@ -360,7 +360,7 @@ absl::StatusOr<Shards> PlanShards(const std::vector<NamedTensor>& tensors, const
   for (size_t i = 0; i < count; ++i)
     out.names.push_back(text::StrCat("model-", Padded(i + 1), "-of-", Padded(count), ".safetensors"));
   for (size_t i = 0; i < count; ++i)
-    for (const NamedTensor* t : out.plans[i].tensors) map[t->name] = out.names[i];
+    for (const weights::NamedTensor* t : out.plans[i].tensors) map[t->name] = out.names[i];
   out.index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", out.report.tensor_bytes,
                            "\n  },\n  \"weight_map\": {");
   const char* comma = "\n    ";
@@ -436,8 +436,8 @@ absl::Status OfAnotherRun(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTensor>& tensors, const std::string& path,
-                                                    const SafetensorsOptions& options) {
+absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<weights::NamedTensor>& tensors,
+                                                    const std::string& path, const SafetensorsOptions& options) {
   auto plan = PlanOf(tensors, options);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = CheckOutput(plan->size(), options.max_output); !s.ok()) return s;
@@ -452,8 +452,8 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
   return SafetensorsReport{1, plan->tensor_bytes, plan->size()};
 }
 
-absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& tensors, const std::string& folder,
-                                               const SafetensorsOptions& options) {
+absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedTensor>& tensors,
+                                               const std::string& folder, const SafetensorsOptions& options) {
   auto shards = PlanShards(tensors, options);
   if (!shards.ok()) return shards.status();
   if (absl::Status s = CheckOutput(shards->report.file_bytes, options.max_output); !s.ok()) return s;
@@ -462,9 +462,9 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& t
   return shards->report;
 }
 
-absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& tensors, const std::string& folder,
-                                              SafetensorsOptions options, int rank, int world_size,
-                                              const std::string& run) {
+absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<weights::NamedTensor>& tensors,
+                                              const std::string& folder, SafetensorsOptions options, int rank,
+                                              int world_size, const std::string& run) {
   options.metadata[weights::kRunKey] = run;
   options.metadata[kCrc] = std::string(kCrcDigits, '0');
   auto shards = PlanShards(tensors, options);
@@ -531,13 +531,13 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
   return out;
 }
 
-absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<NamedTensor>>& ranks,
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<weights::NamedTensor>>& ranks,
                                               const std::string& folder, const SafetensorsOptions& options) {
   std::vector<FilePlan> plans;
   std::vector<std::string> names;
   SafetensorsReport report;
   report.files = static_cast<int>(ranks.size());
-  for (const std::vector<NamedTensor>& tensors : ranks) {
+  for (const std::vector<weights::NamedTensor>& tensors : ranks) {
     auto plan = PlanOf(tensors, options);
     if (!plan.ok()) return plan.status();
     report.tensor_bytes += plan->tensor_bytes;

@@ -45,7 +45,7 @@ constexpr std::string_view kPlaces = "DCP_SHARDING_INFO", kPlacesVersion = "DCP_
 
 using Offsets = std::vector<int64_t>;
 
-absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
+absl::Status BadCheckpoint(const std::string& what) { return absl::InvalidArgumentError(what); }
 
 // A field of a record of class `type`; nullptr where it has none.
 const PickleValue* Field(const PickleValue& record, std::string_view type, std::string_view name) {
@@ -103,18 +103,18 @@ class Folder {
     auto pickle = Unpickle((*file)->data(), options);
     if (!pickle.ok()) return annotate(pickle.status());
     if (pickle->consumed() != (*file)->size())
-      return annotate(Bad(text::StrCat("bytes follow the pickle at byte ", pickle->consumed())));
+      return annotate(BadCheckpoint(text::StrCat("bytes follow the pickle at byte ", pickle->consumed())));
     const std::string type = text::StrCat(kMetadata, "Metadata");
     const PickleValue* entries = Field(pickle->root(), type, "state_dict_metadata");
     const PickleValue* stored = Field(pickle->root(), type, "storage_data");
     if (!entries || !entries->is(PickleKind::kDict) || !stored || !stored->is(PickleKind::kDict))
-      return annotate(Bad("not the metadata of a distributed checkpoint"));
+      return annotate(BadCheckpoint("not the metadata of a distributed checkpoint"));
     if (absl::Status s = IndexStorage(*stored); !s.ok()) return annotate(s);
 
     ir::TensorSet set;
     std::vector<std::string> others;
     for (size_t i = 0; i < entries->pairs(); ++i) {
-      if (!entries->key(i).is(PickleKind::kString)) return annotate(Bad("a tensor's name is not a string"));
+      if (!entries->key(i).is(PickleKind::kString)) return annotate(BadCheckpoint("a tensor's name is not a string"));
       std::string name(entries->key(i).text());
       const PickleValue& entry = entries->value(i);
       if (entry.is(PickleKind::kObject) && entry.text() == text::StrCat(kMetadata, "BytesStorageMetadata")) {
@@ -149,9 +149,10 @@ class Folder {
     for (size_t i = 0; i < stored.pairs(); ++i) {
       const std::string index = text::StrCat(kMetadata, "MetadataIndex");
       const PickleValue* name = Field(stored.key(i), index, "fqn");
-      if (name == nullptr || !name->is(PickleKind::kString)) return Bad("an entry of storage_data has no name");
+      if (name == nullptr || !name->is(PickleKind::kString))
+        return BadCheckpoint("an entry of storage_data has no name");
       const auto bad = [&](std::string_view what) {
-        return Bad(text::StrCat("storage_data of '", name->text(), "': ", what));
+        return BadCheckpoint(text::StrCat("storage_data of '", name->text(), "': ", what));
       };
       Offsets offsets;
       const PickleValue* at = Field(stored.key(i), index, "offset");
@@ -183,10 +184,10 @@ class Folder {
     ir::ShardedTensor t;
     if (properties == nullptr || !properties->is(PickleKind::kObject) || properties->items().empty() ||
         chunks == nullptr || !chunks->is(PickleKind::kList) || !Ints(Field(entry, type, "size"), &t.sizes))
-      return Bad("it is not described as a tensor of pieces");
+      return BadCheckpoint("it is not described as a tensor of pieces");
     // (dtype, layout, …)
     const auto state = properties->items().back()->items();
-    if (state.size() < 2 || !state[0]->is(PickleKind::kDtype)) return Bad("its properties name no dtype");
+    if (state.size() < 2 || !state[0]->is(PickleKind::kDtype)) return BadCheckpoint("its properties name no dtype");
     auto dtype = ir::DTypeFromTorchName(state[0]->text());
     if (!dtype) return absl::UnimplementedError(text::StrCat("dtype ", state[0]->text()));
     if (state[1]->is(PickleKind::kLayout) && state[1]->text() != "torch.strided")
@@ -200,17 +201,19 @@ class Folder {
       Offsets offsets, sizes;
       if (!Ints(Field(*chunk, chunk_type, "offsets"), &offsets) || !Ints(Field(*chunk, chunk_type, "sizes"), &sizes) ||
           offsets.size() != sizes.size())
-        return Bad("a piece has no offsets and sizes");
+        return BadCheckpoint("a piece has no offsets and sizes");
       if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) continue;
       const auto found = stored_.find(std::pair(std::string_view(name), offsets));
-      if (found == stored_.end()) return Bad(text::StrCat("its piece at ", Shape(offsets), " is not in storage_data"));
+      if (found == stored_.end())
+        return BadCheckpoint(text::StrCat("its piece at ", Shape(offsets), " is not in storage_data"));
       auto piece = ReadPiece(name, offsets, found->second);
       if (!piece.ok())
         return absl::Status(piece.status().code(), text::StrCat("its piece at ", Shape(offsets), ": ",
                                                                 text::FromAbsl(piece.status().message())));
       if (piece->dtype != t.dtype || piece->sizes != sizes)
-        return Bad(text::StrCat("its piece at ", Shape(offsets), " is ", ir::Name(piece->dtype), Shape(piece->sizes),
-                                " in ", found->second.file, ", not ", ir::Name(t.dtype), Shape(sizes)));
+        return BadCheckpoint(text::StrCat("its piece at ", Shape(offsets), " is ", ir::Name(piece->dtype),
+                                          Shape(piece->sizes), " in ", found->second.file, ", not ", ir::Name(t.dtype),
+                                          Shape(sizes)));
       t.pieces.push_back({*std::move(piece), std::move(offsets)});
     }
     if (absl::Status s = ir::Validate(t); !s.ok()) return s;
@@ -237,7 +240,7 @@ class Folder {
     }
     if (set != sets_.end()) {
       const auto tensor = set->second.tensors.find(name);
-      if (tensor == set->second.tensors.end()) return Bad(text::StrCat(s.file, " has no tensor of its name"));
+      if (tensor == set->second.tensors.end()) return BadCheckpoint(text::StrCat(s.file, " has no tensor of its name"));
       if (const auto places = set->second.metadata.find(std::string(kPlaces)); places != set->second.metadata.end()) {
         auto document = json::Document::Parse(places->second);
         if (!document.ok())
@@ -250,17 +253,18 @@ class Folder {
           const absl::Span<const json::Value> starts = *saved->AsArray();
           for (const json::Value& at : starts) stated.push_back(at.AsInt().value_or(-1));
         }
-        if (saved && stated != offsets) return Bad(text::StrCat(s.file, " has its piece at ", Shape(stated)));
+        if (saved && stated != offsets) return BadCheckpoint(text::StrCat(s.file, " has its piece at ", Shape(stated)));
       }
       return tensor->second;
     }
     if (s.offset > file->size() || s.length > file->size() - s.offset)
-      return Bad(text::StrCat("bytes ", s.offset, " … ", s.offset, " + ", s.length, " lie outside ", s.file, " of ",
-                              file->size(), " bytes"));
+      return BadCheckpoint(text::StrCat("bytes ", s.offset, " … ", s.offset, " + ", s.length, " lie outside ", s.file,
+                                        " of ", file->size(), " bytes"));
     auto checkpoint = OpenTorchZip(io::FileRange{file, s.offset, s.length});
     if (!checkpoint.ok()) return checkpoint.status();
     const PickleTensor* t = checkpoint->object.root().tensor();
-    if (t == nullptr) return Bad(text::StrCat("what lies at byte ", s.offset, " of ", s.file, " is no tensor"));
+    if (t == nullptr)
+      return BadCheckpoint(text::StrCat("what lies at byte ", s.offset, " of ", s.file, " is no tensor"));
     auto storage = std::make_shared<ir::Storage>();
     storage->bytes = checkpoint->storages.find(t->storage.key)->second;
     storage->size = std::get<io::Bytes>(storage->bytes).size();
@@ -285,12 +289,13 @@ absl::StatusOr<ir::TensorSet> JoinShards(std::vector<std::pair<std::string, ir::
       return absl::Status(s.code(), text::StrCat(path, ": ", kPlaces, ": ", text::FromAbsl(s.message())));
     };
     const auto text = file.metadata.find(std::string(kPlaces));
-    if (text == file.metadata.end()) return annotate(Bad("it is missing, where other files of the folder have it"));
+    if (text == file.metadata.end())
+      return annotate(BadCheckpoint("it is missing, where other files of the folder have it"));
     auto places = json::Document::Parse(text->second);
     if (!places.ok()) return annotate(places.status());
     for (auto& [name, tensor] : file.tensors) {
       const auto bad = [&, &name = name](std::string_view what) {
-        return annotate(Bad(text::StrCat("'", name, "': ", what)));
+        return annotate(BadCheckpoint(text::StrCat("'", name, "': ", what)));
       };
       const json::Value* entry = places->root().Find(name);
       const json::Value* saved = entry ? entry->Find("saved_offsets") : nullptr;

@@ -15,13 +15,13 @@ namespace slipway::importers {
 namespace {
 
 // 0x1950a86a20f9469cfc6c, as pickles write it.
-constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+constexpr std::string_view kLegacyMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr int64_t kProtocol = 1001;
 constexpr uint64_t kMaxPickle = uint64_t{1} << 30;  // the bytes looked at for each of the five
 constexpr size_t kTarMagicAt = 257;
 constexpr std::string_view kTarMagic = "ustar";
 
-std::string Shown(std::string_view key) { return absl::CHexEscape(absl::string_view(key.data(), key.size())); }
+std::string EscapedKey(std::string_view key) { return absl::CHexEscape(absl::string_view(key.data(), key.size())); }
 
 bool IsTar(absl::Span<const uint8_t> file) {
   return file.size() >= kTarMagicAt + kTarMagic.size() &&
@@ -29,9 +29,9 @@ bool IsTar(absl::Span<const uint8_t> file) {
 }
 
 // Takes pickles and storages from the front of the file.
-class Reader {
+class LegacyReader {
  public:
-  explicit Reader(const io::Bytes& file) : file_(file), data_(file.data()) {}
+  explicit LegacyReader(const io::Bytes& file) : file_(file), data_(file.data()) {}
 
   absl::Status Bad(const std::string& what) const {
     return absl::InvalidArgumentError(absl::StrCat("at byte ", at_, ": ", what));
@@ -48,15 +48,15 @@ class Reader {
 
   // A storage of `count` elements, `bytes` long: its count and its bytes.
   absl::StatusOr<io::Bytes> Storage(std::string_view key, uint64_t count, uint64_t bytes) {
-    if (data_.size() - at_ < 8) return Bad(absl::StrCat("the file ends before storage '", Shown(key), "'"));
+    if (data_.size() - at_ < 8) return Bad(absl::StrCat("the file ends before storage '", EscapedKey(key), "'"));
     uint64_t stated = 0;
     for (int i = 7; i >= 0; --i) stated = stated << 8 | data_[at_ + i];
     if (stated != count)
-      return Bad(absl::StrCat("storage '", Shown(key), "' has ", static_cast<int64_t>(stated),
+      return Bad(absl::StrCat("storage '", EscapedKey(key), "' has ", static_cast<int64_t>(stated),
                               " elements, where the pickle says ", count));
     at_ += 8;
     if (bytes > data_.size() - at_)
-      return Bad(absl::StrCat("storage '", Shown(key), "' of ", bytes, " bytes runs past the end of the file, ",
+      return Bad(absl::StrCat("storage '", EscapedKey(key), "' of ", bytes, " bytes runs past the end of the file, ",
                               data_.size() - at_, " are left"));
     io::Bytes part = file_.Part(at_, bytes);
     at_ += bytes;
@@ -81,10 +81,10 @@ bool LooksLikeTorchLegacy(absl::Span<const uint8_t> file) {
 absl::StatusOr<TorchCheckpoint> OpenTorchLegacy(io::Bytes file, const UnpickleOptions& options) {
   if (IsTar(file.data()))
     return absl::UnimplementedError("a tar file, as torch.save wrote before 0.4; load it with torch and save it again");
-  Reader reader(file);
+  LegacyReader reader(file);
   auto magic = reader.Pickle("the magic number", {});
   if (!magic.ok()) return magic.status();
-  if (!magic->root().is(PickleKind::kBigInt) || magic->root().text() != kMagic)
+  if (!magic->root().is(PickleKind::kBigInt) || magic->root().text() != kLegacyMagic)
     return absl::InvalidArgumentError("at byte 0: a pickle, but not of torch.save: its magic number is missing");
   auto protocol = reader.Pickle("the protocol version", {});
   if (!protocol.ok()) return protocol.status();
@@ -108,7 +108,8 @@ absl::StatusOr<TorchCheckpoint> OpenTorchLegacy(io::Bytes file, const UnpickleOp
     const PickleStorage*& first = mentioned[storage.key];
     if (first == nullptr) first = &storage;
     if (first->dtype != storage.dtype || first->whole != storage.whole)
-      return reader.Bad(absl::StrCat("the object mentions storage '", Shown(storage.key), "' with two types or sizes"));
+      return reader.Bad(
+          absl::StrCat("the object mentions storage '", EscapedKey(storage.key), "' with two types or sizes"));
   }
 
   const uint64_t keys_at = reader.at();
@@ -120,18 +121,18 @@ absl::StatusOr<TorchCheckpoint> OpenTorchLegacy(io::Bytes file, const UnpickleOp
     const auto storage = key->is(PickleKind::kString) ? mentioned.find(key->text()) : mentioned.end();
     if (storage == mentioned.end())
       return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": the list of storages names '",
-                                                     Shown(key->text()), "', which the object does not mention"));
+                                                     EscapedKey(key->text()), "', which the object does not mention"));
     const uint64_t item = static_cast<uint64_t>(TorchItemSize(storage->second->dtype));
     auto bytes = reader.Storage(key->text(), storage->second->whole / item, storage->second->whole);
     if (!bytes.ok()) return bytes.status();
     if (!checkpoint.storages.emplace(std::string(key->text()), *std::move(bytes)).second)
       return absl::InvalidArgumentError(
-          absl::StrCat("at byte ", keys_at, ": the list of storages repeats '", Shown(key->text()), "'"));
+          absl::StrCat("at byte ", keys_at, ": the list of storages repeats '", EscapedKey(key->text()), "'"));
   }
   for (const auto& [key, storage] : mentioned)
     if (!checkpoint.storages.contains(key))
       return absl::InvalidArgumentError(
-          absl::StrCat("at byte ", keys_at, ": storage '", Shown(key), "' is not in the list of storages"));
+          absl::StrCat("at byte ", keys_at, ": storage '", EscapedKey(key), "' is not in the list of storages"));
   if (!reader.done()) return reader.Bad("the file goes on after the last storage");
   return checkpoint;
 }

@@ -18,10 +18,10 @@
 namespace slipway::importers {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY", kSuffix = ".npy";
+constexpr std::string_view kNpyMagic = "\x93NUMPY", kSuffix = ".npy";
 constexpr size_t kMostHeader = 1 << 20, kMostRank = 64;
 
-absl::Status Bad(std::string_view what) {
+absl::Status BadArray(std::string_view what) {
   return absl::InvalidArgumentError(text::ToAbsl(text::StrCat("the header of the array: ", what)));
 }
 
@@ -39,21 +39,21 @@ class HeaderParser {
   absl::StatusOr<Header> Parse() {
     Header header;
     bool type = false, order = false, shape = false;
-    if (!Take('{')) return Bad("it is no dict");
+    if (!Take('{')) return BadArray("it is no dict");
     while (!Take('}')) {
       std::string key;
-      if (!String(&key) || !Take(':')) return Bad("a key is expected");
+      if (!String(&key) || !Take(':')) return BadArray("a key is expected");
       bool* seen = key == "descr" ? &type : key == "fortran_order" ? &order : key == "shape" ? &shape : nullptr;
       if (!seen || std::exchange(*seen, true))
-        return Bad(text::StrCat("the key '", key, "' is unknown, or there twice"));
+        return BadArray(text::StrCat("the key '", key, "' is unknown, or there twice"));
       const bool read = seen == &type    ? Type(&header.type)
                         : seen == &order ? Bool(&header.fortran)
                                          : Shape(&header.shape);
-      if (!read) return Bad(text::StrCat("the value of '", key, "' is malformed"));
-      if (!Take(',') && !text::StripLeft(rest_).starts_with('}')) return Bad("a comma is expected");
+      if (!read) return BadArray(text::StrCat("the value of '", key, "' is malformed"));
+      if (!Take(',') && !text::StripLeft(rest_).starts_with('}')) return BadArray("a comma is expected");
     }
-    if (!text::Strip(rest_).empty()) return Bad("more follows the dict");
-    if (!type || !order || !shape) return Bad("'descr', 'fortran_order' or 'shape' is missing");
+    if (!text::Strip(rest_).empty()) return BadArray("more follows the dict");
+    if (!type || !order || !shape) return BadArray("'descr', 'fortran_order' or 'shape' is missing");
     return header;
   }
 
@@ -130,16 +130,16 @@ std::string Describe(std::string_view type) {
 absl::Status AddArray(const std::string& name, const io::Bytes& bytes, ir::TensorSet* set) {
   const absl::Span<const uint8_t> data = bytes.data();
   const std::string_view all(reinterpret_cast<const char*>(data.data()), data.size());
-  if (!all.starts_with(kMagic) || all.size() < 10)
+  if (!all.starts_with(kNpyMagic) || all.size() < 10)
     return absl::InvalidArgumentError("it does not begin as an array of NumPy does");
   const uint8_t version = data[6];
   if (version < 1 || version > 3) return absl::UnimplementedError(text::StrCat("version ", version, " of the format"));
   const size_t width = version == 1 ? 2 : 4, start = 8 + width;
-  if (all.size() < start) return Bad("it is cut off");
+  if (all.size() < start) return BadArray("it is cut off");
   size_t length = 0;
   for (size_t i = width; i-- > 0;) length = length << 8 | data[8 + i];
   if (length > kMostHeader || length > all.size() - start)
-    return Bad(text::StrCat("it is said to have ", length, " bytes"));
+    return BadArray(text::StrCat("it is said to have ", length, " bytes"));
   auto header = HeaderParser(all.substr(start, length)).Parse();
   if (!header.ok()) return header.status();
   const std::optional<NumpyElement> element = ParseNumpyElement(header->type);
@@ -150,7 +150,7 @@ absl::Status AddArray(const std::string& name, const io::Bytes& bytes, ir::Tenso
   const uint64_t begin = start + length, size = all.size() - begin;
   int64_t wanted = ir::ByteSize(element->dtype);
   for (int64_t s : header->shape)
-    if (__builtin_mul_overflow(wanted, s, &wanted)) return Bad("the shape is too large");
+    if (__builtin_mul_overflow(wanted, s, &wanted)) return BadArray("the shape is too large");
   if (static_cast<uint64_t>(wanted) != size)
     return absl::InvalidArgumentError(
         text::StrCat("the array takes ", wanted, " bytes, and ", size, " follow its header"));
@@ -178,15 +178,15 @@ absl::Status AddArray(const std::string& name, const io::Bytes& bytes, ir::Tenso
   return absl::OkStatus();
 }
 
-absl::Status Annotate(const absl::Status& s, std::string_view where) {
+absl::Status AnnotateFile(const absl::Status& s, std::string_view where) {
   return s.ok() ? s : absl::Status(s.code(), text::StrCat(where, ": ", s.message()));
 }
 
 }  // namespace
 
 bool LooksLikeNpy(absl::Span<const uint8_t> file) {
-  return file.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), file.begin(),
-                                                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
+  return file.size() >= kNpyMagic.size() && std::equal(kNpyMagic.begin(), kNpyMagic.end(), file.begin(),
+                                                       [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 bool LooksLikeNpz(const std::shared_ptr<io::MappedFile>& file) {
@@ -198,7 +198,7 @@ bool LooksLikeNpz(const std::shared_ptr<io::MappedFile>& file) {
 
 absl::StatusOr<ir::TensorSet> ReadNpy(const std::shared_ptr<io::MappedFile>& file) {
   ir::TensorSet set;
-  if (absl::Status s = AddArray("array", io::Bytes::Of(file), &set); !s.ok()) return Annotate(s, file->path());
+  if (absl::Status s = AddArray("array", io::Bytes::Of(file), &set); !s.ok()) return AnnotateFile(s, file->path());
   return set;
 }
 
@@ -210,10 +210,10 @@ absl::StatusOr<ir::TensorSet> ReadNpz(const std::shared_ptr<io::MappedFile>& fil
   for (const io::ZipEntry& e : (*zip)->entries()) {
     const std::string where = text::StrCat(file->path(), ": ", e.name);
     auto bytes = members.Read(e);
-    if (!bytes.ok()) return Annotate(bytes.status(), where);
+    if (!bytes.ok()) return AnnotateFile(bytes.status(), where);
     std::string_view name = e.name;
     text::ConsumeSuffix(&name, kSuffix);
-    if (absl::Status s = AddArray(std::string(name), *bytes, &set); !s.ok()) return Annotate(s, where);
+    if (absl::Status s = AddArray(std::string(name), *bytes, &set); !s.ok()) return AnnotateFile(s, where);
   }
   return set;
 }

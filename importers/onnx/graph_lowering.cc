@@ -18,7 +18,7 @@ namespace slipway::importers::onnx_in {
 namespace {
 
 // Elements of constants that are looked at as sizes and axes.
-constexpr int64_t kMostElements = 4096;
+constexpr int64_t kMostComputedElements = 4096;
 
 bool IsGiven(const Operand& o) { return o.tensor || o.elements || IsSequence(o); }
 
@@ -162,7 +162,7 @@ std::optional<Elements> GraphLowering::ElementsOf(Value* v) {
     return std::nullopt;
   }
   const ir::TensorRef* t = Stored(v);
-  if (!t || !MayBeSizes(t->dtype) || t->sizes.size() > 1 || t->numel() > kMostElements) return std::nullopt;
+  if (!t || !MayBeSizes(t->dtype) || t->sizes.size() > 1 || t->numel() > kMostComputedElements) return std::nullopt;
   const auto bytes = ir::ReadDense(*t);
   if (!bytes.ok()) return std::nullopt;
   Elements e{.dtype = t->dtype, .scalar = t->sizes.empty()};

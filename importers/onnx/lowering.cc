@@ -13,7 +13,7 @@ namespace slipway::importers::onnx_in {
 namespace {
 
 // Numbers that are read of data one by one.
-constexpr int64_t kMostElements = 64;
+constexpr int64_t kMostListElements = 64;
 
 }  // namespace
 
@@ -85,7 +85,7 @@ SymInts Call::ints_of(Value* v, std::string_view what) {
   auto count = v->rank() == 0 ? 1 : v->rank() == 1 ? v->sizes()[0].constant() : std::nullopt;
   // A slice of one: that it is not empty is checked where its element is read.
   if (v->rank() == 1 && !count && RangeOf(v->sizes()[0]).max == 1) count = 1;
-  if (!count || *count > kMostElements || (v->dtype() != DType::kInt64 && v->dtype() != DType::kInt32)) {
+  if (!count || *count > kMostListElements || (v->dtype() != DType::kInt64 && v->dtype() != DType::kInt32)) {
     Refuse(text::StrCat("with ", what, " whose number the program computes"));
     return {};
   }
@@ -106,7 +106,7 @@ Ints Call::constants(size_t i, std::string_view what) {
 
 std::optional<std::vector<double>> Call::NumbersOf(const Value* v) const {
   const ir::TensorRef* t = graph_.Stored(v);
-  if (!t || t->numel() > kMostElements) return std::nullopt;
+  if (!t || t->numel() > kMostListElements) return std::nullopt;
   auto numbers = ir::ReadNumbers(*t);
   return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;
 }

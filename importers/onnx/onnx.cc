@@ -30,7 +30,7 @@ constexpr uint32_t kIrVersion = 1, kGraph = 7, kOpsets = 8, kInitializer = 5, kR
 constexpr uint64_t kKept = 1024;  // bytes of data that stay in the message: inference reads sizes from them
 
 // One field of a message: its number, wire type, all its bytes, and those of its content where it has a length.
-struct Field {
+struct MessageField {
   uint32_t number = 0, type = 0;
   uint64_t begin = 0, content = 0, end = 0;
 };
@@ -41,7 +41,7 @@ class Fields {
   Fields(absl::Span<const uint8_t> data, uint64_t begin, uint64_t end) : data_(data), at_(begin), end_(end) {}
   bool good() const { return good_; }
 
-  bool Next(Field* f) {
+  bool Next(MessageField* f) {
     if (at_ >= end_) return false;
     f->begin = at_;
     uint64_t key = 0, length = 0;
@@ -188,15 +188,15 @@ class Importer {
   // ---- The message without the data of initializers
 
   absl::StatusOr<std::string> Model() { return Message(0, data_.size(), kGraph, &Importer::GraphMessage); }
-  absl::StatusOr<std::string> GraphMessage(const Field& graph) {
+  absl::StatusOr<std::string> GraphMessage(const MessageField& graph) {
     return Message(graph.content, graph.end, kInitializer, &Importer::TensorMessage);
   }
   // The fields from `begin` to `end`, those of this number as `part` makes them.
   absl::StatusOr<std::string> Message(uint64_t begin, uint64_t end, uint32_t number,
-                                      absl::StatusOr<std::string> (Importer::*part)(const Field&)) {
+                                      absl::StatusOr<std::string> (Importer::*part)(const MessageField&)) {
     std::string out;
     Fields fields(data_, begin, end);
-    for (Field f; fields.Next(&f);) {
+    for (MessageField f; fields.Next(&f);) {
       if (f.number == number && f.type == 2) {
         ASSIGN_OR_RETURN(const std::string content, (this->*part)(f));
         PutMessage(out, number, content);
@@ -208,11 +208,11 @@ class Importer {
     if (!fields.good()) return Malformed("");
     return out;
   }
-  absl::StatusOr<std::string> TensorMessage(const Field& tensor) {
+  absl::StatusOr<std::string> TensorMessage(const MessageField& tensor) {
     std::string out;
     Range range;
     Fields fields(data_, tensor.content, tensor.end);
-    for (Field f; fields.Next(&f);) {
+    for (MessageField f; fields.Next(&f);) {
       if (f.number == kRawData && f.type == 2 && f.end - f.content > kKept)
         range = {true, f.content, f.end - f.content};
       else
@@ -223,7 +223,7 @@ class Importer {
     ranges_.push_back(range);
     return out;
   }
-  void Copy(const Field& f, std::string& out) const {
+  void Copy(const MessageField& f, std::string& out) const {
     out.append(reinterpret_cast<const char*>(data_.data()) + f.begin, f.end - f.begin);
   }
   // Bytes of data are not counted: only what Protobuf has to hold.
@@ -320,7 +320,7 @@ class Importer {
 bool LooksLikeOnnx(const io::MappedFile& file) {
   bool graph = false, version = false;
   Fields fields(file.data(), 0, file.size());
-  for (Field f; fields.Next(&f);) {
+  for (MessageField f; fields.Next(&f);) {
     if (f.number > kLastField) return false;
     graph |= f.number == kGraph && f.type == 2;
     version |= (f.number == kIrVersion && f.type == 0) || (f.number == kOpsets && f.type == 2);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 
-absl::Status Bad(const std::string& path, const std::string& what) {
+absl::Status BadSafetensors(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(text::StrCat(path, ": ", what));
 }
 
@@ -36,15 +36,17 @@ bool LooksLikeSafetensors(absl::Span<const uint8_t> file) {
 absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file, uint64_t start) {
   const std::string& path = file->path();
   absl::Span<const uint8_t> data = file->data().subspan(start);
-  if (data.size() < 8) return Bad(path, "shorter than a safetensors header");
+  if (data.size() < 8) return BadSafetensors(path, "shorter than a safetensors header");
   const uint64_t length = HeaderLength(data);
-  if (length > kMaxHeader) return Bad(path, text::StrCat("header of ", length, " bytes (limit ", kMaxHeader, ")"));
-  if (length > data.size() - 8) return Bad(path, text::StrCat("header of ", length, " bytes runs past the end"));
+  if (length > kMaxHeader)
+    return BadSafetensors(path, text::StrCat("header of ", length, " bytes (limit ", kMaxHeader, ")"));
+  if (length > data.size() - 8)
+    return BadSafetensors(path, text::StrCat("header of ", length, " bytes runs past the end"));
   const uint64_t base = 8 + length, room = data.size() - base;
   auto doc = json::Document::Parse({reinterpret_cast<const char*>(data.data()) + 8, length});
-  if (!doc.ok()) return Bad(path, std::string(doc.status().message()));
+  if (!doc.ok()) return BadSafetensors(path, std::string(doc.status().message()));
   auto members = doc->root().AsObject();
-  if (!members.ok()) return Bad(path, std::string(members.status().message()));
+  if (!members.ok()) return BadSafetensors(path, std::string(members.status().message()));
 
   ir::TensorSet set;
   auto storage = std::make_shared<ir::Storage>();
@@ -53,13 +55,13 @@ absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFi
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const json::Member& m : *members) {
     std::string name(m.key);
-    auto bad = [&](std::string_view what) { return Bad(path, text::StrCat("tensor '", name, "': ", what)); };
+    auto bad = [&](std::string_view what) { return BadSafetensors(path, text::StrCat("tensor '", name, "': ", what)); };
     if (name == "__metadata__") {
       auto entries = m.value.AsObject();
-      if (!entries.ok()) return Bad(path, "__metadata__ is not an object");
+      if (!entries.ok()) return BadSafetensors(path, "__metadata__ is not an object");
       for (const json::Member& e : *entries) {
         auto v = e.value.AsString();
-        if (!v.ok()) return Bad(path, "__metadata__ holds something that is not a string");
+        if (!v.ok()) return BadSafetensors(path, "__metadata__ holds something that is not a string");
         set.metadata[std::string(e.key)] = std::string(*v);
       }
       continue;
@@ -94,10 +96,10 @@ absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFi
   std::sort(extents.begin(), extents.end());
   uint64_t at = 0;
   for (auto [begin, end] : extents) {
-    if (begin != at) return Bad(path, text::StrCat("tensors overlap or leave a hole at byte ", base + at));
+    if (begin != at) return BadSafetensors(path, text::StrCat("tensors overlap or leave a hole at byte ", base + at));
     at = end;
   }
-  if (at != room) return Bad(path, text::StrCat(room - at, " bytes after the last tensor"));
+  if (at != room) return BadSafetensors(path, text::StrCat(room - at, " bytes after the last tensor"));
   return set;
 }
 

@@ -9,7 +9,7 @@
 namespace slipway::ir {
 namespace {
 
-constexpr std::pair<std::string_view, NumberRole> kWords[] = {
+constexpr std::pair<std::string_view, NumberRole> kRoleWords[] = {
     {"view", NumberRole::kView},         {"expand", NumberRole::kExpand},   {"bound", NumberRole::kBound},
     {"pad", NumberRole::kPad},           {"size", NumberRole::kSize},       {"resample", NumberRole::kResample},
     {"repeat", NumberRole::kRepeat},     {"count", NumberRole::kCount},     {"window", NumberRole::kWindow},
@@ -21,7 +21,7 @@ constexpr std::pair<std::string_view, NumberRole> kWords[] = {
 }  // namespace
 
 std::optional<NumberRole> NumberRoleOf(std::string_view word) {
-  for (const auto& [name, role] : kWords)
+  for (const auto& [name, role] : kRoleWords)
     if (name == word) return role;
   return std::nullopt;
 }

@@ -311,7 +311,7 @@ void AffineGrid(InferContext& c) {
   c.Out(Self(c)->dtype(), out);
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kConvFamilies[] = {
     {ConvForward, "conv1d conv2d conv3d"},
     {IntegerConv, "/slipway.integer_conv.default"},
     {ConvPadding, "conv1d.padding conv2d.padding conv3d.padding _convolution_mode"},
@@ -355,7 +355,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> ConvShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kConvFamilies);
   return rows;
 }
 

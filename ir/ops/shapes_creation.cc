@@ -117,7 +117,7 @@ void NormalOf(InferContext& c) {  // normal over tensors of means and deviations
 void TensorOf(InferContext& c) { c.Out(c.dtype("dtype").value_or(DTypeOf(c.scalar("t"))), {}); }
 void Iota(InferContext& c) { c.Out(c.dtype("dtype").value_or(DType::kInt64), {ExprOf(c.sym("length"))}); }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kCreationFamilies[] = {
     {Zeros,
      "zeros ones empty.memory_format empty_strided empty_permuted rand rand.generator randn randn.generator "
      "randint randint.low randint.generator randint.low_generator normal.float_float"},
@@ -149,7 +149,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> CreationShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kCreationFamilies);
   return rows;
 }
 

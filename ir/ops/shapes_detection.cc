@@ -72,7 +72,7 @@ void DeformConv(InferContext& c) {
   c.Out(x->dtype(), out);
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kDetectionFamilies[] = {
     {Nms, "/torchvision.nms.default"},
     {Regions,
      "/torchvision.roi_align.default /torchvision.roi_pool.default /torchvision.ps_roi_align.default "
@@ -83,7 +83,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> DetectionShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kDetectionFamilies);
   return rows;
 }
 

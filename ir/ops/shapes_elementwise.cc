@@ -127,7 +127,7 @@ void LikeSelfAndMask(InferContext& c) {  // native_dropout
   c.Out(DType::kBool, x->sizes());
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kElementwiseFamilies[] = {
     {SameAsSelf,
      "neg negative positive sgn sign floor ceil round round.decimals trunc fix frac nan_to_num bitwise_not conj _conj "
      "_conj_physical conj_physical resolve_conj resolve_neg _neg_view clone alias detach detach_copy alias_copy "
@@ -225,7 +225,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> ElementwiseShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kElementwiseFamilies);
   return rows;
 }
 

@@ -367,7 +367,7 @@ void RowsOfSegments(InferContext& c) {
   c.Out(src->dtype(), WithDim(src->sizes(), index->rank() - 1, ends ? c.FreshSize() : index->sizes().back()));
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kIndexingFamilies[] = {
     {ScatterSegments,
      "/torch_scatter.scatter_sum.default /torch_scatter.scatter_mul.default /torch_scatter.scatter_mean.default "
      "/torch_scatter.scatter_min.default /torch_scatter.scatter_max.default"},
@@ -418,7 +418,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> IndexingShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kIndexingFamilies);
   return rows;
 }
 

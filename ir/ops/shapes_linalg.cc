@@ -312,7 +312,7 @@ void Norm(InferContext& c) {  // over dims, or everything; a real number
   c.Out(ToReal(c.dtype("dtype").value_or(x->dtype())), c.Reduce(x->sizes(), dims, c.b("keepdim")));
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kLinalgFamilies[] = {
     {SquareLikeSelf,
      "cholesky linalg_cholesky cholesky_inverse linalg_inv inverse matrix_exp linalg_matrix_exp matrix_power "
      "linalg_matrix_power"},
@@ -357,7 +357,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> LinalgShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kLinalgFamilies);
   return rows;
 }
 

@@ -396,7 +396,7 @@ void DropoutBackward(InferContext& c) {  // grad * mask * scale
   c.Out(c.FloatResultType(o.tensors), c.Broadcast(o.shapes));
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kNnFamilies[] = {
     {LayerNorm, "layer_norm"},
     {RmsNorm, "rms_norm"},
     {SameAsSelf, "batch_norm_elemt"},
@@ -445,7 +445,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> NnShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kNnFamilies);
   return rows;
 }
 

@@ -433,7 +433,7 @@ void RepeatInterleaveCounts(InferContext& c) {
   c.Out(Self(c)->dtype(), {n.is(-1) ? c.FreshSize() : n});
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kPartFamilies[] = {
     {AsStridedScatter, "as_strided_scatter"},
     {SelectScatter, "select_scatter"},
     {SliceScatter, "slice_scatter"},
@@ -479,7 +479,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> PartShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kPartFamilies);
   return rows;
 }
 

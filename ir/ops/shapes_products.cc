@@ -324,7 +324,7 @@ void VecDot(InferContext& c) {
   c.Out(c.ResultType(o.tensors), c.Reduce(s, {c.dim("dim", static_cast<int>(s.size()))}, false));
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kProductFamilies[] = {
     {MatMul, "matmul linalg_matmul"},
     {Mm, "mm"},
     {IntMm, "_int_mm"},
@@ -354,7 +354,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> ProductShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kProductFamilies);
   return rows;
 }
 

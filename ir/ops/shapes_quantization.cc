@@ -79,7 +79,7 @@ void BlockScale(InferContext& c) {
   c.Out(c.dtype("scale_dtype").value_or(DType::kFloat32), BlockSizes(c, Self(c), true));
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kQuantizationFamilies[] = {
     {Quantize,
      "/quantized_decomposed.quantize_per_tensor.default /quantized_decomposed.quantize_per_tensor.tensor "
      "/quantized_decomposed.quantize_per_tensor.tensor2 /quantized_decomposed.quantize_per_channel.default "
@@ -105,7 +105,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> QuantizationShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kQuantizationFamilies);
   return rows;
 }
 

@@ -166,7 +166,7 @@ void Covariance(InferContext& c) {
   c.Out(FloatOf(x->dtype()), {x->sizes()[0], x->sizes()[0]});
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kReductionFamilies[] = {
     {ReduceSame, "amax amin max min median nanmedian"},
     {ReduceSum, "sum sum.dim_IntList prod prod.dim_int nansum"},
     {ReduceMean, "mean mean.dim nanmean"},
@@ -207,7 +207,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> ReductionShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kReductionFamilies);
   return rows;
 }
 

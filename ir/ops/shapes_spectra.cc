@@ -138,7 +138,7 @@ void Overdrive(InferContext& c) {
   for (Value* v : {in, out, y}) c.Out(v->dtype(), v->sizes());
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kSpectrumFamilies[] = {
     {Lfilter, "/torchaudio._lfilter_core_loop.default /torchaudio._lfilter_core_loop_functional.default"},
     {Overdrive, "/torchaudio._overdrive_core_loop.default /torchaudio._overdrive_core_loop_functional.default"},
     {Fft<Spectrum::kComplex>, "fft_fft fft_ifft"},
@@ -157,7 +157,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> SpectrumShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kSpectrumFamilies);
   return rows;
 }
 

@@ -154,7 +154,7 @@ void Item(InferContext& c) {
 }
 void AllClose(InferContext& c) { c.Out(Type::SymBool(Relation(SymKind::kEq, c.FreshSize(1), 1))); }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kSymbolicFamilies[] = {
     {Arithmetic<SymKind::kAdd>, "/_operator.add"},
     {Subtract, "/_operator.sub"},
     {Arithmetic<SymKind::kMul>, "/_operator.mul"},
@@ -196,7 +196,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> SymbolicShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kSymbolicFamilies);
   return rows;
 }
 

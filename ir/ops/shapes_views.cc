@@ -353,7 +353,7 @@ void DiagEmbed(InferContext& c) {
   c.Out(x->dtype(), out);
 }
 
-constexpr ShapeFamily kFamilies[] = {
+constexpr ShapeFamily kViewFamilies[] = {
     {View,
      "view reshape _unsafe_view view_copy _reshape_copy _reshape_alias _reshape_alias_copy /prims.reshape.default"},
     {ViewAs, "view_as reshape_as"},
@@ -395,7 +395,7 @@ constexpr ShapeFamily kFamilies[] = {
 }  // namespace
 
 absl::Span<const ShapeRow> ViewShapes() {
-  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kViewFamilies);
   return rows;
 }
 

@@ -13,7 +13,7 @@ namespace slipway::ir::text_form {
 namespace {
 
 constexpr uint64_t kMaxText = uint64_t{1} << 32;
-constexpr size_t kMaxRank = 64;
+constexpr size_t kMaxWeightRank = 64;
 
 }  // namespace
 
@@ -302,7 +302,7 @@ absl::Status TextParser::Naturals(std::vector<int64_t>* out) {
   return List("]", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(int64_t n, Integer<int64_t>());
     if (n < 0) return Error("a negative size");
-    if (out->size() >= kMaxRank) return Error("too many dimensions");
+    if (out->size() >= kMaxWeightRank) return Error("too many dimensions");
     out->push_back(n);
     return absl::OkStatus();
   });

@@ -22,7 +22,7 @@ using namespace text_form;  // NOLINT: what this file and the parser share
 using text::AppendQuoted;
 using text::Quoted;
 
-std::string Number(double v) {
+std::string NumberText(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   char buffer[64];
@@ -146,7 +146,7 @@ class Printer {
         return text::StrCat(Quoted(path), "+", r->offset);
       }
     }
-    if (auto splat = std::get_if<Splat>(&s.bytes)) return text::StrCat("splat(", Number(splat->value), ")");
+    if (auto splat = std::get_if<Splat>(&s.bytes)) return text::StrCat("splat(", NumberText(splat->value), ")");
     if (auto random = std::get_if<Random>(&s.bytes)) return text::StrCat("random(seed=", random->seed, ")");
     absl::Span<const uint8_t> bytes = MappedBytes(s);
     if (bytes.size() > options_.inline_limit) return text::StrCat("elided(", bytes.size(), ")");
@@ -483,7 +483,7 @@ class Printer {
   void PutArg(const Arg& a) {
     auto value = [&](const Value* v) { PutValue(v); };
     auto integer = [&](int64_t i) { Put(i); };
-    auto number = [&](double d) { out_ += Number(d); };
+    auto number = [&](double d) { out_ += NumberText(d); };
     auto values = [&](const Values& vs) { PutList(vs, value); };
     auto mark = [&](bool needed, std::string_view kind) {
       if (needed) out_ += kind;
@@ -504,7 +504,7 @@ class Printer {
     } else if (auto s = a.get<std::string>()) {
       AppendQuoted(*s, &out_);
     } else if (auto c = a.get<std::complex<double>>()) {
-      Put("complex(", Number(c->real()), ", ", Number(c->imag()), ")");
+      Put("complex(", NumberText(c->real()), ", ", NumberText(c->imag()), ")");
     } else if (auto is = a.get<Ints>()) {
       PutList(*is, integer);
     } else if (auto ss = a.get<SymInts>()) {

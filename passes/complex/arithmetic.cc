@@ -390,7 +390,7 @@ void Einsum(ComplexContext& c) {
 }
 
 // clang-format off
-constexpr ComplexRule kRules[] = {
+constexpr ComplexRule kArithmeticRules[] = {
     {"aten.view_as_complex", ViewAsComplex}, {"aten.view_as_real", ViewAsReal}, {"aten.view_as_real_copy", ViewAsReal},
     {"aten.view_as_complex_copy", ViewAsComplex}, {"aten.real", Real}, {"aten.imag", Imag},
     {"aten.complex", MakeComplex}, {"aten.polar", Polar}, {"aten.conj", Conj}, {"aten._conj", Conj},
@@ -426,6 +426,6 @@ constexpr ComplexRule kRules[] = {
 
 }  // namespace
 
-absl::Span<const ComplexRule> ComplexArithmeticRules() { return kRules; }
+absl::Span<const ComplexRule> ComplexArithmeticRules() { return kArithmeticRules; }
 
 }  // namespace slipway::passes

@@ -317,7 +317,7 @@ void Istft(ComplexContext& c) {
 }
 
 // clang-format off
-constexpr ComplexRule kRules[] = {
+constexpr ComplexRule kFourierRules[] = {
     {"aten.fft_fft", Fft<OneDim, false>}, {"aten.fft_ifft", Fft<OneDim, true>},
     {"aten.fft_fft2", Fft<ManyDims, false>}, {"aten.fft_ifft2", Fft<ManyDims, true>},
     {"aten.fft_fftn", Fft<ManyDims, false>}, {"aten.fft_ifftn", Fft<ManyDims, true>},
@@ -334,6 +334,6 @@ constexpr ComplexRule kRules[] = {
 
 }  // namespace
 
-absl::Span<const ComplexRule> FourierRules() { return kRules; }
+absl::Span<const ComplexRule> FourierRules() { return kFourierRules; }
 
 }  // namespace slipway::passes

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "passes/complex/pairs.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
@@ -19,9 +20,6 @@ using ir::Scalar;
 using ir::Type;
 using ir::Value;
 using ir::Values;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // ---- Arithmetic of pairs
 
@@ -68,11 +66,11 @@ Pair Inverse(ComplexContext& c, const Pair& z) {
 
 // ---- Functions of z = a + bi
 
-Pair Exp(ComplexContext& c, const Pair& z) {
+Pair ComplexExp(ComplexContext& c, const Pair& z) {
   Value *size = Call(c, "exp", z.re), *b = c.Im(z);
   return {c.Mul(size, Call(c, "cos", b)), c.Mul(size, Call(c, "sin", b))};
 }
-Pair Log(ComplexContext& c, const Pair& z) { return {Call(c, "log", Size(c, z)), Atan2(c, c.Im(z), z.re)}; }
+Pair ComplexLog(ComplexContext& c, const Pair& z) { return {Call(c, "log", Size(c, z)), Atan2(c, c.Im(z), z.re)}; }
 // Of the half plane to the right, from the part that does not cancel.
 Pair Root(ComplexContext& c, const Pair& z) {
   Value* b = c.Im(z);
@@ -84,9 +82,9 @@ Pair Root(ComplexContext& c, const Pair& z) {
           Where(c, right, smaller, c.b.Call("aten.copysign.Tensor", {larger, b}))};
 }
 Pair Rsqrt(ComplexContext& c, const Pair& z) { return Inverse(c, Root(c, z)); }
-Pair Exp2(ComplexContext& c, const Pair& z) { return Exp(c, By(c, z, std::numbers::ln2)); }
-Pair Log2(ComplexContext& c, const Pair& z) { return By(c, Log(c, z), std::numbers::log2e); }
-Pair Log10(ComplexContext& c, const Pair& z) { return By(c, Log(c, z), std::numbers::log10e); }
+Pair Exp2(ComplexContext& c, const Pair& z) { return ComplexExp(c, By(c, z, std::numbers::ln2)); }
+Pair Log2(ComplexContext& c, const Pair& z) { return By(c, ComplexLog(c, z), std::numbers::log2e); }
+Pair Log10(ComplexContext& c, const Pair& z) { return By(c, ComplexLog(c, z), std::numbers::log10e); }
 // exp(a) cos b - 1 = expm1(a) cos b - 2 sin(b/2)^2
 Pair Expm1(ComplexContext& c, const Pair& z) {
   Value *b = c.Im(z), *half = Call(c, "sin", By(c, b, 0.5));
@@ -95,7 +93,7 @@ Pair Expm1(ComplexContext& c, const Pair& z) {
 }
 // Near zero log|1 + z| = log1p(a (a + 2) + b^2) / 2.
 Pair Log1p(ComplexContext& c, const Pair& z) {
-  Pair log = Log(c, Plus(c, z, 1));
+  Pair log = ComplexLog(c, Plus(c, z, 1));
   Value* near = By(c, Call(c, "log1p", c.Add(c.Mul(z.re, Plus(c, z.re, 2)), Square(c, c.Im(z)))), 0.5);
   return {Where(c, Is(c, "lt", Size(c, z), 0.5), near, log.re), log.im};
 }
@@ -117,7 +115,7 @@ Pair Tan(ComplexContext& c, const Pair& z) { return OverI(c, Tanh(c, TimesI(c, z
 Pair Sigmoid(ComplexContext& c, const Pair& z) {
   Value* left = Is(c, "lt", z.re, 0);
   Value* b = c.Im(z);
-  Pair e = Exp(c, {c.Neg(Call(c, "abs", z.re)), Where(c, left, b, c.Neg(b))});
+  Pair e = ComplexExp(c, {c.Neg(Call(c, "abs", z.re)), Where(c, left, b, c.Neg(b))});
   Pair top = {Where(c, left, e.re, Number(c, 1, e.re)), Where(c, left, e.im, Number(c, 0, e.im))};
   return c.Quotient(top, Plus(c, e, 1));
 }
@@ -162,7 +160,7 @@ void Function(ComplexContext& c) {
 
 // exp(w log z); of 0 it is 0 where w has a positive real part, infinite where that is negative, else nothing.
 Pair GeneralPower(ComplexContext& c, const Pair& z, const Pair& w) {
-  Pair p = Exp(c, c.Times(w, Log(c, z)));
+  Pair p = ComplexExp(c, c.Times(w, ComplexLog(c, z)));
   Value* zero = IsZero(c, z);
   Value *nothing = Number(c, kNan, p.re), *null = Number(c, 0, p.re), *up = Is(c, "gt", w.re, 0);
   return {Where(c, zero, Where(c, up, null, Where(c, Is(c, "lt", w.re, 0), Number(c, kInf, p.re), nothing)), p.re),
@@ -217,7 +215,7 @@ void LogAddExp(ComplexContext& c) {
     return Pair{Where(c, first, p.re, q.re), Where(c, first, c.Im(p), c.Im(q))};
   };
   const Pair larger = pick(x, y);
-  c.Return(Sum(c, larger, Log1p(c, Exp(c, Difference(c, pick(y, x), larger)))));
+  c.Return(Sum(c, larger, Log1p(c, ComplexExp(c, Difference(c, pick(y, x), larger)))));
 }
 
 // ---- Reductions
@@ -373,9 +371,9 @@ void LogSumExp(ComplexContext& c) {
   const ir::Ints over(dims.begin(), dims.end());
   Value* most = c.b.Call("aten.amax.default", {z.re, over, true});
   most = Where(c, Call(c, "isfinite", most), most, Number(c, 0, most));
-  Pair e = Exp(c, {c.Sub(z.re, most), c.Im(z)});
+  Pair e = ComplexExp(c, {c.Sub(z.re, most), c.Im(z)});
   auto sum = [&](Value* v) { return c.b.Call("aten.sum.dim_IntList", {v, over, true}); };
-  Pair log = Log(c, {sum(e.re), sum(e.im)});
+  Pair log = ComplexLog(c, {sum(e.re), sum(e.im)});
   log.re = c.Add(log.re, most);
   if (!c.flag("keepdim") && !over.empty()) {
     auto squeezed = [&](Value* v) { return c.b.Call("aten.squeeze.dims", {v, over}); };
@@ -385,7 +383,7 @@ void LogSumExp(ComplexContext& c) {
 }
 
 // clang-format off
-constexpr ComplexRule kRules[] = {
+constexpr ComplexRule kFunctionRules[] = {
     {"aten.rsqrt", Function<Rsqrt>}, {"aten.reciprocal", Function<Inverse>}, {"aten.logaddexp", LogAddExp},
     {"aten.linalg_solve", Solve},
     {"aten.linalg_inv", Inv}, {"aten.inverse", Inv}, {"aten.exp2", Function<Exp2>},
@@ -421,6 +419,6 @@ constexpr ComplexRule kRules[] = {
 
 }  // namespace
 
-absl::Span<const ComplexRule> ComplexFunctionRules() { return kRules; }
+absl::Span<const ComplexRule> ComplexFunctionRules() { return kFunctionRules; }
 
 }  // namespace slipway::passes

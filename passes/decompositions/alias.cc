@@ -98,7 +98,7 @@ void Copy(Decomposer& d) {
   d.Return(src);
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kAliasRows[] = {
     {"aten.copy.default", Copy, false},
     {"aten.real.default", RealIdentity, false},
     {"aten.conj.default", RealIdentity, false},
@@ -127,7 +127,7 @@ constexpr DecomposeRow kRows[] = {
 
 absl::Span<const DecomposeRow> AliasDecompositions() {
   static const auto& rows = *[] {
-    auto* all = new std::vector<DecomposeRow>(std::begin(kRows), std::end(kRows));
+    auto* all = new std::vector<DecomposeRow>(std::begin(kAliasRows), std::end(kAliasRows));
     for (const Twin& t : kTwins) all->push_back({t.op, Rename, false});
     return all;
   }();

@@ -52,13 +52,13 @@ void Overdrive(Decomposer& d) {
   d.Return(std::move(out));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kAudioRows[] = {
     {"torchaudio._lfilter_core_loop_functional.default", Lfilter, false},
     {"torchaudio._overdrive_core_loop_functional.default", Overdrive, false},
 };
 
 }  // namespace
 
-absl::Span<const DecomposeRow> AudioDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> AudioDecompositions() { return kAudioRows; }
 
 }  // namespace slipway::passes

@@ -84,13 +84,13 @@ void PsRoiPool(Decomposer& d) {
   d.Return({out, Channels(d, out, rows, columns)});
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kDetectionRows[] = {
     {"torchvision.ps_roi_align.default", PsRoiAlign},
     {"torchvision.ps_roi_pool.default", PsRoiPool},
 };
 
 }  // namespace
 
-absl::Span<const DecomposeRow> DetectionDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> DetectionDecompositions() { return kDetectionRows; }
 
 }  // namespace slipway::passes

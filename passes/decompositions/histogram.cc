@@ -84,7 +84,7 @@ void HistogramDd(Decomposer& d) {
   d.Return(std::move(out));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kHistogramRows[] = {
     {"aten.histogram.bin_ct", Histogram},
     {"aten.histogram.bins_tensor", Histogram},
     {"aten.histogramdd.default", HistogramDd},
@@ -94,6 +94,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> HistogramDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> HistogramDecompositions() { return kHistogramRows; }
 
 }  // namespace slipway::passes

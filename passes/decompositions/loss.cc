@@ -4,11 +4,10 @@
 
 #include "base/text.h"
 #include "passes/decompositions/util.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 void ReturnLoss(Decomposer& d, Value* loss) { d.Return(d.ReduceLoss(loss, d.i("reduction"))); }
 
@@ -310,7 +309,7 @@ void MultilabelMarginLoss(Decomposer& d) {
   }
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kLossRows[] = {
     {"aten.mse_loss.default", MseLoss},
     {"aten.l1_loss.default", L1Loss},
     {"aten.smooth_l1_loss.default", SmoothL1Loss},
@@ -344,6 +343,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> LossDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> LossDecompositions() { return kLossRows; }
 
 }  // namespace slipway::passes

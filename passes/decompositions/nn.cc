@@ -7,11 +7,10 @@
 #include "base/text.h"
 #include "ir/rounded.h"
 #include "passes/decompositions/util.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // In evaluation the slope is the middle of its range; in training it is drawn at random.
 void RRelu(Decomposer& d) {
@@ -339,7 +338,7 @@ void AffineGrid(Decomposer& d) {
   d.Return(Reshape(d, Matmul(d, Unsqueeze(d, grid, 0), Transpose(d, theta, 1, 2)), std::move(out)));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kNnRows[] = {
     {"aten.affine_grid_generator.default", AffineGrid},
     {"aten.log_sigmoid.default", LogSigmoid},
     {"aten.softshrink.default", Shrink<false>},
@@ -387,6 +386,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> NnDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> NnDecompositions() { return kNnRows; }
 
 }  // namespace slipway::passes

@@ -245,7 +245,7 @@ void CorrCoef(Decomposer& d) {
   d.Return(d.b.Call("aten.clamp.default", {c, -1, 1}));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kNormRows[] = {
     {"aten.linalg_matrix_norm.default", LinalgMatrixNorm},
     {"aten.linalg_matrix_norm.str_ord", LinalgMatrixNormNamed},
     {"aten.linalg_norm.default", LinalgNorm},
@@ -276,6 +276,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> NormDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> NormDecompositions() { return kNormRows; }
 
 }  // namespace slipway::passes

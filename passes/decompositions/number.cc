@@ -9,12 +9,10 @@
 #include "passes/decompositions/special/expression.h"
 #include "passes/decompositions/special/special.h"
 #include "passes/decompositions/util.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Euclid's algorithm on magnitudes, which are of the result's type: the least number has none there and stays negative.
 Expr Gcd(Decomposer& d, Expr x, Expr y) {
@@ -197,7 +195,7 @@ void HashTensor(Decomposer& d) {
 }
 
 // clang-format off
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kNumberRows[] = {
     {"aten.pow.Tensor_Tensor", IntegerPower}, {"aten.pow.Scalar", IntegerPower},
     {"aten.gcd.default", GcdOp},   {"aten.lcm.default", Lcm},
     {"aten.frexp.Tensor", Frexp},  {"aten.nextafter.default", NextAfter},
@@ -207,6 +205,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> NumberDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> NumberDecompositions() { return kNumberRows; }
 
 }  // namespace slipway::passes

@@ -490,7 +490,7 @@ void ComplexCumprod(Decomposer& d) {
   d.Return({back(out[2]), back(out[3])});
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kProductRows[] = {
     {"aten._grouped_mm.default", GroupedMm, false},
     {"transformers.grouped_mm_fallback.default", GroupedMmFallback, false},
     {"aten.einsum.default", Einsum},
@@ -514,6 +514,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> ProductDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> ProductDecompositions() { return kProductRows; }
 
 }  // namespace slipway::passes

@@ -57,11 +57,11 @@ Value* ZeroPoint(Decomposer& d, DType integers) {
 }
 
 // The range of an integer dtype, narrowed by the arguments.
-struct Range {
+struct IntegerRange {
   double low = 0, high = 255;
 };
-Range QuantRange(Decomposer& d, DType t) {
-  Range r;
+IntegerRange QuantRange(Decomposer& d, DType t) {
+  IntegerRange r;
   switch (t) {
     case DType::kInt8: r = {-128, 127}; break;
     case DType::kInt16: r = {-32768, 32767}; break;
@@ -82,7 +82,7 @@ Range QuantRange(Decomposer& d, DType t) {
 
 void ReturnQuantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block, DType arithmetic) {
   const DType to = d.out_type().dtype;
-  const Range r = QuantRange(d, to);
+  const IntegerRange r = QuantRange(d, to);
   if (d.ok())
     d.Return(d.b.Call("slipway.quantize.default", {d.in("input"), scale, zero, std::move(block), arithmetic, to,
                                                    static_cast<int64_t>(r.low), static_cast<int64_t>(r.high)}));
@@ -264,14 +264,14 @@ void ScaledMm(Decomposer& d) {
 // ---- to ATen
 
 // The dims of a tensor, those that are several blocks as two.
-struct Blocks {
+struct QuantBlocks {
   SymInts sizes, scale;   // of the tensor, and of a value for each block: 1 where the block lies
   SymInts kept;           // the number of blocks of each dim
   std::vector<int> axes;  // where the blocks lie
   bool split = false;
 };
-Blocks SplitBlocks(Decomposer& d, Value* x, const ir::Ints& block) {
-  Blocks b;
+QuantBlocks SplitBlocks(Decomposer& d, Value* x, const ir::Ints& block) {
+  QuantBlocks b;
   if (block.size() != static_cast<size_t>(x->rank())) {
     d.Fail("block_size does not fit the tensor's rank");
     return b;
@@ -298,11 +298,11 @@ Blocks SplitBlocks(Decomposer& d, Value* x, const ir::Ints& block) {
   }
   return b;
 }
-Value* Split(Decomposer& d, Value* x, const Blocks& b) { return b.split ? Reshape(d, x, b.sizes) : x; }
-Value* Joined(Decomposer& d, Value* y, Value* x, const Blocks& b) {
+Value* Split(Decomposer& d, Value* x, const QuantBlocks& b) { return b.split ? Reshape(d, x, b.sizes) : x; }
+Value* Joined(Decomposer& d, Value* y, Value* x, const QuantBlocks& b) {
   return b.split ? Reshape(d, y, d.b.SizesOf(x)) : y;
 }
-Value* OfBlocks(Decomposer& d, Value* v, const Blocks& b) {
+Value* OfBlocks(Decomposer& d, Value* v, const QuantBlocks& b) {
   const bool one = v->type().StaticNumel() == 1;
   if (one && v->rank() == 0) return v;
   return Reshape(d, v, one ? SymInts(b.scale.size(), 1) : b.scale);
@@ -317,7 +317,7 @@ void Quantize(Decomposer& d) {
     if (q->zero != 0) y = d.Add(y, static_cast<double>(q->zero));
     return d.Return(d.b.Cast(d.b.Call("aten.clamp.default", {y, q->low, q->high}), to));
   }
-  const Blocks b = SplitBlocks(d, x, d.ints("block_size"));
+  const QuantBlocks b = SplitBlocks(d, x, d.ints("block_size"));
   if (!d.ok()) return;
   Value* inverse = d.b.Cast(OfBlocks(d, d.Unary("reciprocal", scale), b), arithmetic);
   Value* y = d.Unary("round", d.Mul(d.b.Cast(Split(d, x, b), arithmetic), inverse));
@@ -337,7 +337,7 @@ void Dequantize(Decomposer& d) {
     if (*zero_number != 0) y = d.Sub(y, *zero_number);
     return d.Return(d.b.Cast(d.Mul(y, *scale_number), q->dtype));
   }
-  const Blocks b = SplitBlocks(d, q->input, q->block_size);
+  const QuantBlocks b = SplitBlocks(d, q->input, q->block_size);
   if (!d.ok()) return;
   Value* y = d.b.Cast(Split(d, q->input, b), q->arithmetic);
   if (q->float_zero_point) {
@@ -393,8 +393,8 @@ void QuantizedEmbedding(Decomposer& d) {
 // Scales and zero points of activations, each step in their own dtype; `eps` bounds the scale from below.
 void ChooseQparams(Decomposer& d) {
   Value* input = d.in("input");
-  const Blocks b = SplitBlocks(d, input, BlockSizes(d, input));
-  const Range r = QuantRange(d, d.dtype("target_dtype").value_or(DType::kInt8));
+  const QuantBlocks b = SplitBlocks(d, input, BlockSizes(d, input));
+  const IntegerRange r = QuantRange(d, d.dtype("target_dtype").value_or(DType::kInt8));
   const std::string mapping = d.str("mapping_type");
   const DType own = input->dtype();
   const double eps = d.opt_f("eps").value_or(own == DType::kFloat16   ? 0x1p-14
@@ -474,7 +474,7 @@ double GreatestOf(DType t) { return t == DType::kFloat8E4M3FN ? 448 : t == DType
 // The greatest magnitude of each block over the greatest number of the type, in the input's dtype, then f32.
 void ChooseScaleFloat8(Decomposer& d) {
   Value* input = d.in("tensor");
-  const Blocks b = SplitBlocks(d, input, BlockSizes(d, input));
+  const QuantBlocks b = SplitBlocks(d, input, BlockSizes(d, input));
   const double greatest = GreatestOf(d.dtype("float8_dtype").value_or(DType::kFloat8E4M3FN));
   const auto low = d.opt_f("hp_value_lb"), high = d.opt_f("hp_value_ub");
   if (!d.ok()) return;

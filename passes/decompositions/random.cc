@@ -108,7 +108,7 @@ void Multinomial(Decomposer& d) {
   d.Return(d.b.Call("aten.clamp_max.default", {at, Arg(d.b.Sub(d.b.Size(p, last), 1))}));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kRandomRows[] = {
     {"aten.uniform.default", UniformBetween},
     {"aten.normal_functional.default", NormalFunctional},
     {"aten.normal.float_float", NormalOfNumbers},
@@ -133,6 +133,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> RandomDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> RandomDecompositions() { return kRandomRows; }
 
 }  // namespace slipway::passes

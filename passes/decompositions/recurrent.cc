@@ -11,7 +11,7 @@ enum class Cell { kLstm, kGru, kTanh, kRelu };
 constexpr int Gates(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
 
 // The weights of one layer in one direction; biases and projection may be null.
-struct Weights {
+struct RecurrentWeights {
   Value *input = nullptr, *hidden = nullptr, *input_bias = nullptr, *hidden_bias = nullptr, *projection = nullptr;
 };
 
@@ -24,7 +24,7 @@ Value* Tanh(Decomposer& d, Value* x) { return d.Unary("tanh", x); }
 // One step: `gates` is what the input contributes, `state` {h} or {h, c}; gives the next state. Order of gates in the
 // weights: LSTM i f g o; GRU r z n.
 template <Cell cell>
-Values Step(Decomposer& d, Value* gates, const Values& state, const Weights& w) {
+Values Step(Decomposer& d, Value* gates, const Values& state, const RecurrentWeights& w) {
   Value* h = state[0];
   Value* own = Linear(d, h, w.hidden, w.hidden_bias);
   if (cell == Cell::kTanh) return {Tanh(d, d.Add(gates, own))};
@@ -50,19 +50,19 @@ template <Cell cell>
 void OneCell(Decomposer& d) {
   Values state = cell == Cell::kLstm ? d.ins("hx") : Values{d.in("hx")};
   if (state.size() != (cell == Cell::kLstm ? 2u : 1u)) return d.Fail("hx");
-  Weights w{d.in("w_ih"), d.in("w_hh"), d.opt_in("b_ih"), d.opt_in("b_hh"), nullptr};
+  RecurrentWeights w{d.in("w_ih"), d.in("w_hh"), d.opt_in("b_ih"), d.opt_in("b_hh"), nullptr};
   d.Return(Step<cell>(d, Linear(d, d.in("input"), w.input, w.input_bias), state, w));
 }
 
 // A direction of a layer over x (time, batch, features): {results over time, last state…}.
 template <Cell cell>
-Values Direction(Decomposer& d, Value* x, const Values& state, const Weights& w, bool backwards) {
+Values Direction(Decomposer& d, Value* x, const Values& state, const RecurrentWeights& w, bool backwards) {
   Value* gates = Linear(d, x, w.input, w.input_bias);
   if (backwards) gates = d.b.Call("aten.flip.default", {gates, ir::Ints{0}});
   const Values out =
       Scan(d, state, {gates}, [&](Decomposer& inner, const Values& carried, const Values& at, Captures& in) {
         auto capture = [&](Value* v) { return v ? in(v) : nullptr; };
-        Weights own;
+        RecurrentWeights own;
         own.hidden = capture(w.hidden);
         own.hidden_bias = capture(w.hidden_bias);
         own.projection = capture(w.projection);
@@ -106,8 +106,8 @@ void Layers(Decomposer& d) {
     Values results;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t place = layer * directions + direction, at = place * each;
-      Weights w{params[at], params[at + 1], biases ? params[at + 2] : nullptr, biases ? params[at + 3] : nullptr,
-                projected ? params[at + each - 1] : nullptr};
+      RecurrentWeights w{params[at], params[at + 1], biases ? params[at + 2] : nullptr,
+                         biases ? params[at + 3] : nullptr, projected ? params[at + each - 1] : nullptr};
       Values state;
       for (Value* s : start) state.push_back(d.b.Call("aten.select.int", {s, 0, place}));
       Values out = Direction<cell>(d, x, state, w, direction == 1);
@@ -130,7 +130,7 @@ void Layers(Decomposer& d) {
 }
 
 // clang-format off
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kRecurrentRows[] = {
     {"aten.lstm_cell.default", OneCell<Cell::kLstm>},    {"aten.gru_cell.default", OneCell<Cell::kGru>},
     {"aten.rnn_tanh_cell.default", OneCell<Cell::kTanh>}, {"aten.rnn_relu_cell.default", OneCell<Cell::kRelu>},
     {"aten.lstm.input", Layers<Cell::kLstm>},            {"aten.gru.input", Layers<Cell::kGru>},
@@ -140,6 +140,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> RecurrentDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> RecurrentDecompositions() { return kRecurrentRows; }
 
 }  // namespace slipway::passes

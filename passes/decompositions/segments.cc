@@ -98,7 +98,7 @@ void GatherCsr(Decomposer& d) {
   d.Return(d.b.Call("aten.repeat_interleave.self_Tensor", {x, count, 0}));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kSegmentRows[] = {
     {"torch_scatter.scatter_sum.default", Scatter},         {"torch_scatter.scatter_mul.default", Scatter},
     {"torch_scatter.scatter_mean.default", Scatter},        {"torch_scatter.scatter_min.default", Scatter},
     {"torch_scatter.scatter_max.default", Scatter},         {"torch_scatter.segment_sum_coo.default", SegmentCoo},
@@ -111,6 +111,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> SegmentDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> SegmentDecompositions() { return kSegmentRows; }
 
 }  // namespace slipway::passes

@@ -410,7 +410,7 @@ Value* IsClose(Decomposer& d) {
 void IsCloseOp(Decomposer& d) { d.Return(IsClose(d)); }
 void AllClose(Decomposer& d) { d.Return(d.b.Call("aten.item.default", {d.b.Call("aten.all.default", {IsClose(d)})})); }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kShapeRows[] = {
     {"aten.atleast_1d.default", AtLeastOp<1>, false},
     {"aten.atleast_1d.Sequence", AtLeastOp<1>, false},
     {"aten.atleast_2d.default", AtLeastOp<2>, false},
@@ -463,6 +463,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> ShapeDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> ShapeDecompositions() { return kShapeRows; }
 
 }  // namespace slipway::passes

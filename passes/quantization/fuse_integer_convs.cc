@@ -117,13 +117,13 @@ absl::Status MakeUnsigned(Node* quantize) {
 // ---- convolutions
 
 // Functions behind the sums: the kernel's name for it, and its bounds, or names of the arguments that are.
-struct Function {
+struct FusedFunction {
   std::string_view op, activation;
   double min = 0, max = 0;
   std::string_view min_argument, max_argument;
 };
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Function kFunctions[] = {
+constexpr FusedFunction kFunctions[] = {
     {"aten.relu.default", "clamp", 0, kInfinity},
     {"aten.relu6.default", "clamp", 0, 6},
     {"aten.hardtanh.default", "clamp", 0, 0, "min_val", "max_val"},
@@ -247,7 +247,7 @@ Tail ReadTail(Node* layer) {
       continue;
     }
     const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions),
-                                 [&](const Function& row) { return row.op == user->op_name(); });
+                                 [&](const FusedFunction& row) { return row.op == user->op_name(); });
     if (f == std::end(kFunctions) || user->output()->dtype() != ir::DType::kFloat32) return t;
     double bounds[2] = {f->min, f->max};
     for (auto [name, to] : {std::pair(f->min_argument, &bounds[0]), {f->max_argument, &bounds[1]}}) {

@@ -38,7 +38,7 @@ bool AreWhole(const ir::SymInts& block, const Value* x, size_t first) {
   return true;
 }
 
-bool IsByte(ir::DType t) { return t == ir::DType::kInt8 || t == ir::DType::kUInt8; }
+bool IsByteType(ir::DType t) { return t == ir::DType::kInt8 || t == ir::DType::kUInt8; }
 
 // quantize(x, choose_qparams(x)) -> quantize_rows(x), of a whole tensor as of one row. Where roundings need not stay,
 // integers are made of x and its scale in f32, as of activations of f32.
@@ -52,7 +52,8 @@ absl::Status FormRows(Node* quantize, bool exact) {
     return t == ir::DType::kFloat32 || (!exact && t == x->dtype() && ir::IsLowPrecision(*t));
   };
   const bool by_rows = ByRows(block);
-  if (!a.ok() || (!by_rows && !IsWhole(block)) || !in_f32(arithmetic) || !to || !IsByte(*to) || !in_f32(scale->dtype()))
+  if (!a.ok() || (!by_rows && !IsWhole(block)) || !in_f32(arithmetic) || !to || !IsByteType(*to) ||
+      !in_f32(scale->dtype()))
     return absl::OkStatus();
   Node* made = scale->producer();
   if (!Producer(scale, "torchao.choose_qparams_affine.default") || made->output(0) != scale) return absl::OkStatus();
@@ -222,7 +223,7 @@ absl::Status JoinLinear(Node* linear, bool exact) {
     return is_float(d.arithmetic) && is_float(d.dtype) && is_float(d.scale->dtype()) && (!d.scale_dtype || !exact) &&
            !d.float_zero_point;
   };
-  if (!x || !m || !plain(*x) || !plain(*m) || !IsByte(x->input->dtype()) || !IsByte(m->input->dtype()) ||
+  if (!x || !m || !plain(*x) || !plain(*m) || !IsByteType(x->input->dtype()) || !IsByteType(m->input->dtype()) ||
       x->input->rank() == 0)
     return absl::OkStatus();
   if (m->zero_point && m->zero_point->dtype() != m->input->dtype()) return absl::OkStatus();

@@ -14,7 +14,7 @@ using ir::Node;
 using ir::Value;
 
 // A product with a matrix of quantized weights, or an embedding that reads rows of it.
-struct Product {
+struct QuantizedProduct {
   Node* node = nullptr;
   Value *x = nullptr, *bias = nullptr;  // of an embedding x are the indices
   Dequantized matrix;
@@ -35,9 +35,9 @@ bool IsMatrix(const Dequantized& d, bool transposed) {
   return across == -1 || across == 1;
 }
 
-std::optional<Product> ReadEmbedding(Node* n) {
+std::optional<QuantizedProduct> ReadEmbedding(Node* n) {
   ir::ArgReader a(*n);
-  Product p{.node = n, .transposed = true, .embedding = true};
+  QuantizedProduct p{.node = n, .transposed = true, .embedding = true};
   Value* w = a.tensor("weight");
   p.x = a.tensor("indices");
   auto d = a.ok() && w->rank() == 2 ? ReadDequantized(w) : std::nullopt;
@@ -46,13 +46,13 @@ std::optional<Product> ReadEmbedding(Node* n) {
   return p;
 }
 
-std::optional<Product> Read(Node* n) {
+std::optional<QuantizedProduct> Read(Node* n) {
   if (IsEmbedding(*n)) return ReadEmbedding(n);
   const std::string_view name = MatrixOf(*n);
   if (name.empty()) return std::nullopt;
   Value* w = n->Get(name).value();
   ir::ArgReader a(*n);
-  Product p;
+  QuantizedProduct p;
   p.node = n;
   p.transposed = n->op_name() == "aten.linear.default";
   p.x = a.tensor(p.transposed ? "input" : n->op_name() == "aten.addmm.default" ? "mat1" : "self");
@@ -87,7 +87,7 @@ bool IsOnlyMatrix(const Value* v) {
   return true;
 }
 
-absl::Status Form(const Product& p) {
+absl::Status Form(const QuantizedProduct& p) {
   ir::Graph& g = *p.node->graph();
   ir::Builder b(g, p.node, p.node->source());
   const Dequantized& m = p.matrix;

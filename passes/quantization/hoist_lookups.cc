@@ -20,7 +20,7 @@ using ir::Node;
 using ir::Value;
 
 // A value that is the rows `indices` of `table`, [n, …].
-struct Rows {
+struct LookupRows {
   Value *table = nullptr, *indices = nullptr;
   bool quantized = false;  // made of bytes
 };
@@ -43,7 +43,7 @@ class Hoister {
       next = n->next();
       if (n->outputs().size() != 1 || !n->output()->type().is_tensor()) continue;
       Builder b(g_, n, n->source());
-      Rows rows = Read(*n, b);
+      LookupRows rows = Read(*n, b);
       if (!b.ok()) return b.status();
       if (rows.table) rows_[n->output()] = rows;
     }
@@ -66,7 +66,7 @@ class Hoister {
 
  private:
   // Floats of a table of two dims that something else than another row of it is made of.
-  bool IsEnd(const Node& n, const Rows& rows) const {
+  bool IsEnd(const Node& n, const LookupRows& rows) const {
     const Value* v = n.output();
     if (!rows.quantized || rows.table->rank() != 2 || !ir::IsFloating(v->dtype()) || IsSmall(v->dtype())) return false;
     if (g_.IsOutput(v)) return true;
@@ -75,30 +75,30 @@ class Hoister {
     return false;
   }
 
-  Rows Find(const Value* v) const {
+  LookupRows Find(const Value* v) const {
     const auto it = rows_.find(v);
-    return it == rows_.end() ? Rows{} : it->second;
+    return it == rows_.end() ? LookupRows{} : it->second;
   }
 
-  Rows Read(const Node& n, Builder& b) const {
+  LookupRows Read(const Node& n, Builder& b) const {
     if (n.op_name() == "aten.embedding.default") {
       Value *table = n.Get("weight").value(), *indices = n.Get("indices").value();
       if (!table || !indices || !IsStored(table) || table->rank() != 2 || !table->type().StaticSizes()) return {};
       return {table, indices, IsSmall(table->dtype())};
     }
     if (const Value* source = CastSource(n.output())) {
-      Rows rows = Find(source);
+      LookupRows rows = Find(source);
       if (rows.table) rows.table = b.Cast(rows.table, n.output()->dtype());
       return rows;
     }
     if (IsReshape(n)) return Reshaped(n, b);
-    return IsArithmetic(n) ? Computed(n, b) : Rows{};
+    return IsArithmetic(n) ? Computed(n, b) : LookupRows{};
   }
 
   // A view that leaves the dims of the index alone.
-  Rows Reshaped(const Node& n, Builder& b) const {
+  LookupRows Reshaped(const Node& n, Builder& b) const {
     const Value *from = FirstArgument(n), *to = n.output();
-    Rows rows = Find(from);
+    LookupRows rows = Find(from);
     if (!rows.table) return {};
     const int rank = rows.indices->rank();
     if (to->rank() <= rank) return {};
@@ -115,7 +115,7 @@ class Hoister {
   }
 
   // Of rows of one index; the other operand may be a number.
-  Rows Computed(const Node& n, Builder& b) const {
+  LookupRows Computed(const Node& n, Builder& b) const {
     ir::ArgReader a(n);
     const std::string_view op = n.op_name();
     const ir::Scalar alpha = op == "aten.mul.Tensor" ? ir::Scalar{} : a.scalar("alpha");
@@ -123,13 +123,13 @@ class Hoister {
     Value* x = a.tensor("self");
     const ir::Scalar other = a.scalar("other");
     if (!a.ok() || !plain) return {};
-    const Rows left = Find(x);
+    const LookupRows left = Find(x);
     if (!left.table) return {};
     if (other.is_constant()) {
       Value* y = b.Call(op, {left.table, n.Get("other")});
       return {y, left.indices, left.quantized};
     }
-    const Rows right = Find(other.value);
+    const LookupRows right = Find(other.value);
     if (!right.table || right.indices != left.indices || right.table->rank() != left.table->rank() ||
         (left.quantized && right.quantized && op == "aten.mul.Tensor"))
       return {};
@@ -137,7 +137,7 @@ class Hoister {
   }
 
   ir::Graph& g_;
-  absl::flat_hash_map<const Value*, Rows> rows_;
+  absl::flat_hash_map<const Value*, LookupRows> rows_;
 };
 
 }  // namespace

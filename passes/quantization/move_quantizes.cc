@@ -33,14 +33,14 @@ constexpr ClampRow kClamps[] = {
     {"aten.clamp_min.default", "min", ""},
     {"aten.clamp_max.default", "", "max"},
 };
-struct Bounds {
+struct ClampBounds {
   double low, high;
 };
 // Of an operator of those that bound, with numbers that are known.
-std::optional<Bounds> ReadBounds(const Node& n) {
+std::optional<ClampBounds> ReadBounds(const Node& n) {
   for (const ClampRow& row : kClamps) {
     if (row.op != n.op_name()) continue;
-    Bounds bounds = {row.low, row.high};
+    ClampBounds bounds = {row.low, row.high};
     for (const auto& [name, bound] : {std::pair(row.low_argument, &bounds.low), {row.high_argument, &bounds.high}}) {
       if (name.empty() || n.Get(name).is_none()) continue;
       ir::ArgReader a(n);
@@ -53,14 +53,14 @@ std::optional<Bounds> ReadBounds(const Node& n) {
   return std::nullopt;
 }
 
-bool IsProduct(const Node& n) {
+bool IsQuantizableProduct(const Node& n) {
   return n.op().traits.product || n.op().traits.autocast == ir::AutocastClass::kLower ||
          n.op_name() == "slipway.quantized_linear.default";
 }
 
-class Mover {
+class QuantizeMover {
  public:
-  explicit Mover(Builder& b) : b_(b) {}
+  explicit QuantizeMover(Builder& b) : b_(b) {}
 
   // The integers of x: made where x is, or of what x is made of. `changed` where it is not the former.
   Value* Integers(Value* x, NumberedQuantize q) {
@@ -100,7 +100,7 @@ class Mover {
     if (before && behind && *before <= *behind) return true;
     while (from->producer() && IsOnlyUse(from) && ReadBounds(*from->producer()))
       from = FirstArgument(*from->producer());
-    return from->producer() && IsOnlyUse(from) && IsProduct(*from->producer());
+    return from->producer() && IsOnlyUse(from) && IsQuantizableProduct(*from->producer());
   }
 
   // The same operator on integers.
@@ -126,7 +126,7 @@ class Mover {
 Value* Move(Node* n, Builder& b) {
   const auto q = n->output() ? ReadNumberedQuantize(n->output()) : std::nullopt;
   if (!q) return nullptr;
-  Mover mover(b);
+  QuantizeMover mover(b);
   Value* integers = mover.Integers(q->input, *q);
   return mover.changed ? integers : nullptr;
 }

@@ -14,7 +14,7 @@ using ir::Node;
 using ir::Value;
 
 // What torchao bounds scales by.
-constexpr double kLeastScale = 0x1p-23;
+constexpr double kLeastActivationScale = 0x1p-23;
 
 absl::Status Round(Node* linear, int& count) {
   const auto m = ReadMatrix(*linear);
@@ -30,7 +30,7 @@ absl::Status Round(Node* linear, int& count) {
       (block != -1 && block != *k && (block < 1 || block % 8 != 0)))
     return absl::OkStatus();
   ir::Builder b(*linear->graph(), linear, linear->source());
-  const ir::Values rows = b.CallMulti("slipway.quantize_rows.default", {x, false, -128, 127, kLeastScale});
+  const ir::Values rows = b.CallMulti("slipway.quantize_rows.default", {x, false, -128, 127, kLeastActivationScale});
   if (!b.ok()) return b.status();
   auto wide = [&](Value* v) -> Value* { return v ? b.Cast(v, ir::DType::kFloat32) : nullptr; };
   Value* y = b.Call("slipway.integer_linear.default", {rows[0], rows[1], nullptr, m->input, wide(m->scale),

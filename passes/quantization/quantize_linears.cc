@@ -51,9 +51,9 @@ std::optional<LinearUse> ReadUse(Node* n) {
   return use;
 }
 
-class Rewriter {
+class LinearRewriter {
  public:
-  Rewriter(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q) : p_(p), layer_(layer), q_(q) {}
+  LinearRewriter(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q) : p_(p), layer_(layer), q_(q) {}
 
   absl::Status Run() {
     codes_ = Stored("qdata", q_.codes);
@@ -226,7 +226,7 @@ std::vector<LinearLayer> FindLinears(const ir::Program& p) {
 }
 
 absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q) {
-  if (absl::Status s = Rewriter(p, layer, q).Run(); !s.ok()) return s;
+  if (absl::Status s = LinearRewriter(p, layer, q).Run(); !s.ok()) return s;
   // Transposes of the weight that nothing uses any more, and then the weight.
   std::vector<Node*> users(layer.value->users().begin(), layer.value->users().end());
   for (Node* n : users)

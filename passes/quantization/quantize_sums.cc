@@ -18,17 +18,17 @@ namespace {
 
 using ir::Node;
 
-struct Range {
+struct ValueRange {
   double low, high;
 };
-Range RangeOf(DType integers, double scale, double zero, int64_t low, int64_t high) {
+ValueRange RangeOf(DType integers, double scale, double zero, int64_t low, int64_t high) {
   const bool is_unsigned = integers == DType::kUInt8;
   low = std::max<int64_t>(low, is_unsigned ? 0 : -128), high = std::min<int64_t>(high, is_unsigned ? 255 : 127);
   return {(static_cast<double>(low) - zero) * scale, (static_cast<double>(high) - zero) * scale};
 }
 
 // Of a tensor that is dequantized with numbers.
-std::optional<Range> ReadSummand(const Value* v) {
+std::optional<ValueRange> ReadSummand(const Value* v) {
   const auto d = ReadDequantized(v);
   if (!d || IsStored(d->input) || d->dtype != DType::kFloat32 || d->float_zero_point ||
       (d->input->dtype() != DType::kInt8 && d->input->dtype() != DType::kUInt8))
@@ -62,7 +62,7 @@ absl::StatusOr<bool> Round(Node* quantize) {
   const auto summand = ReadSummand(second ? self : other);
   if (!summand || !IsIntegerConvolution(conv)) return false;
 
-  const Range sum = RangeOf(y->dtype, y->scale_f32, static_cast<double>(y->zero), y->low, y->high);
+  const ValueRange sum = RangeOf(y->dtype, y->scale_f32, static_cast<double>(y->zero), y->low, y->high);
   const double low = sum.low - summand->high, high = sum.high - summand->low;
   const auto scale = static_cast<float>((high - low) / 255);
   if (!(low < 0) || !(high > 0) || !(scale > 0) || scale > 2 * y->scale_f32) return false;

@@ -36,26 +36,25 @@ using ir::Node;
 bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
 bool IsFloat8(DType t) { return t >= DType::kFloat8E4M3FN && t <= DType::kFloat8E5M2FNUZ; }
 bool IsWideInteger(DType t) { return t == DType::kInt16 || t == DType::kInt32 || t == DType::kInt64; }
-bool IsOneOf(const Node* n, std::initializer_list<std::string_view> ops) {
-  return n && std::find(ops.begin(), ops.end(), n->op_name()) != ops.end();
-}
 bool IsView(const Node* n) { return n && IsReshape(*n); }
-bool SameSizes(const Value* a, const Value* b) {
+bool SameStaticSizes(const Value* a, const Value* b) {
   const auto x = a->type().StaticSizes(), y = b->type().StaticSizes();
   return x && y && *x == *y;
 }
 
-class Recognizer {
+class QuantizationRecognizer {
  public:
-  explicit Recognizer(ir::Program& p) : g_(*p.graph) {}
+  explicit QuantizationRecognizer(ir::Program& p) : g_(*p.graph) {}
 
   absl::Status Run() {
     if (absl::Status s = Named(g_); !s.ok()) return s;
-    using Step = Value* (Recognizer::*)(Node* n, Builder& b);
-    const std::vector<Step> walks[] = {{&Recognizer::Scaled, &Recognizer::Shifted, &Recognizer::ScaledAfter,
-                                        &Recognizer::PackedProduct, &Recognizer::Converted, &Recognizer::Regrouped},
-                                       {&Recognizer::Unscaled},  // what is scaled behind its product has been
-                                       {&Recognizer::Narrowed}};
+    using Step = Value* (QuantizationRecognizer::*)(Node* n, Builder& b);
+    const std::vector<Step> walks[] = {
+        {&QuantizationRecognizer::Scaled, &QuantizationRecognizer::Shifted, &QuantizationRecognizer::ScaledAfter,
+         &QuantizationRecognizer::PackedProduct, &QuantizationRecognizer::Converted,
+         &QuantizationRecognizer::Regrouped},
+        {&QuantizationRecognizer::Unscaled},  // what is scaled behind its product has been
+        {&QuantizationRecognizer::Narrowed}};
     for (const auto& steps : walks)
       for (Node *n = g_.first(), *next; n; n = next) {
         next = n->next();
@@ -139,7 +138,7 @@ class Recognizer {
     ir::ArgReader a(*n);
     Value *x = a.tensor("self"), *zero = a.tensor("other");
     const ir::Scalar alpha = a.scalar("alpha");
-    if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !SameSizes(x, v)) return {};
+    if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !SameStaticSizes(x, v)) return {};
     Difference d = IsByte(x->dtype()) && IsStored(x) ? Difference{x, {}, v->dtype()} : ReadWide(x);
     while (Value* source = CastSource(zero)) zero = source;
     if (!d || d.zero.value() || !IsStored(zero) || !ir::IsIntegral(zero->dtype()) || !FitsBytes(zero)) return {};
@@ -172,7 +171,8 @@ class Recognizer {
     ir::ArgReader a(*n);
     Value* x = a.tensor("self");
     const ir::Scalar alpha = a.scalar("alpha"), other = a.scalar("other");
-    if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !SameSizes(x, v) || x->dtype() != v->dtype()) return {};
+    if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !SameStaticSizes(x, v) || x->dtype() != v->dtype())
+      return {};
     Difference d = Read(x, b);
     if (!d || !d.zero.is_none() || IsFloat8(d.q->dtype())) return {};
     if (other.is_constant()) {
@@ -273,7 +273,7 @@ class Recognizer {
     if (!IsOneOf(n, {"aten.mul.Tensor", "aten.mul.Scalar"})) return nullptr;
     for (const auto& [left, right] : {std::pair("self", "other"), {"other", "self"}}) {
       Value* numbers = n->Get(left).value();
-      if (!numbers || !numbers->type().is_tensor() || !SameSizes(numbers, n->output())) continue;
+      if (!numbers || !numbers->type().is_tensor() || !SameStaticSizes(numbers, n->output())) continue;
       const Difference d = Read(numbers, b);
       if (!d) continue;
       ir::ArgReader a(*n);
@@ -300,7 +300,7 @@ class Recognizer {
       Value *numbers = n->Get(left).value(), *zero = n->Get(right).value();
       auto d = ReadDequantized(numbers);
       if (!d || !zero || !IsStored(d->input) || !IsByte(d->input->dtype()) || d->float_zero_point ||
-          !SameSizes(numbers, n->output()))
+          !SameStaticSizes(numbers, n->output()))
         continue;
       ir::ArgReader a(*n);
       const ir::Scalar alpha = a.scalar("alpha");
@@ -482,7 +482,7 @@ class Recognizer {
 absl::Status RecognizeQuantization(ir::Program& p) {
   auto hoisted = HoistLookups(*p.graph);
   if (!hoisted.ok()) return hoisted.status();
-  if (absl::Status s = Recognizer(p).Run(); !s.ok()) return s;
+  if (absl::Status s = QuantizationRecognizer(p).Run(); !s.ok()) return s;
   LowerLookups(*p.graph, *hoisted);
   return EliminateDeadCode(p);
 }

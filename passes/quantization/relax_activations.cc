@@ -16,28 +16,28 @@ using ir::Node;
 using ir::Value;
 
 // quantize(x), to 8 bits, with a scale that is made of x; x is null for other values.
-struct Rounded {
+struct RoundedValue {
   Value *x = nullptr, *scale = nullptr, *zero_point = nullptr;
   bool whole = false;  // one scale for the whole tensor
 };
-Rounded ReadRounded(const Value* q) {
+RoundedValue ReadRounded(const Value* q) {
   const Node* quantize = Producer(q, "slipway.quantize.default");
   if (!quantize) return {};
   ir::ArgReader a(*quantize);
-  Rounded r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
+  RoundedValue r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
   const auto to = a.dtype("dtype");
   const ir::Ints block = a.ints("block_size");
   r.whole = std::all_of(block.begin(), block.end(), [](int64_t size) { return size == -1; });
   if (!a.ok() || (to != ir::DType::kInt8 && to != ir::DType::kUInt8)) return {};
   const Node* made = Producer(r.scale, "torchao.choose_qparams_affine.default");
-  return made && made->output(0) == r.scale && made->Get("input").value() == r.x ? r : Rounded{};
+  return made && made->output(0) == r.scale && made->Get("input").value() == r.x ? r : RoundedValue{};
 }
 
 // linear(dequantize(quantize(x)), q) -> linear(x, q)
 void TakeFloats(Node* linear) {
   const auto d = ReadDequantized(linear->Get("input").value());
   if (!d) return;
-  const Rounded r = ReadRounded(d->input);
+  const RoundedValue r = ReadRounded(d->input);
   if (!r.x || r.x->dtype() != d->dtype || r.scale != d->scale || r.zero_point != d->zero_point) return;
   linear->SetArg("input", r.x);
   if (r.whole) linear->SetArg("activations", d->input->dtype());
@@ -54,17 +54,17 @@ Value* QuantizedSource(Value* v) {
   return v;
 }
 // The product that alone uses v, behind conversions to f32, and its other factor.
-struct Scaled {
+struct ScaledValue {
   Node* node = nullptr;
   Value* factor = nullptr;
 };
-Scaled OnlyProduct(Value* v) {
+ScaledValue OnlyProduct(Value* v) {
   for (;;) {
     if (v->users().size() != 1 || v->graph()->IsOutput(v)) return {};
     Node* user = v->users()[0];
     if (user->op_name() == "aten.mul.Tensor") {
       Value *a = user->Get("self").value(), *b = user->Get("other").value();
-      return a && b && a != b ? Scaled{user, a == v ? b : a} : Scaled{};
+      return a && b && a != b ? ScaledValue{user, a == v ? b : a} : ScaledValue{};
     }
     if (!user->output() || CastSource(user->output()) != v || user->output()->dtype() != ir::DType::kFloat32) return {};
     v = user->output();
@@ -77,14 +77,14 @@ absl::Status JoinIntegers(Node* mm) {
   Value* source = TransposedSource(columns);
   Value* stored = source ? source : columns;
   Value* q = QuantizedSource(rows);
-  const Rounded r = ReadRounded(q);
+  const RoundedValue r = ReadRounded(q);
   if (!r.x || r.zero_point || q->dtype() != ir::DType::kInt8 || r.x->dtype() != ir::DType::kFloat32 ||
       !StoredTensor(stored) || stored->dtype() != ir::DType::kInt8)
     return absl::OkStatus();
   const auto sizes = columns->type().StaticSizes();  // [k, n]
-  const Scaled first = OnlyProduct(mm->output());
+  const ScaledValue first = OnlyProduct(mm->output());
   if (!sizes || !first.node || QuantizedSource(first.factor) != r.scale) return absl::OkStatus();
-  const Scaled second = OnlyProduct(first.node->output());
+  const ScaledValue second = OnlyProduct(first.node->output());
   if (!second.node || !IsStored(second.factor) || second.factor->dtype() != ir::DType::kFloat32 ||
       second.node->output()->dtype() != ir::DType::kFloat32)
     return absl::OkStatus();

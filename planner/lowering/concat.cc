@@ -250,7 +250,7 @@ void Padded(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kConcatFamilies[] = {
     {Concatenated, "", "cat concat concatenate"},
     {Appended, "", "/slipway.append.default"},
     {Stacked, "", "stack"},
@@ -264,6 +264,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> ConcatPlans() { return kFamilies; }
+absl::Span<const PlanFamily> ConcatPlans() { return kConcatFamilies; }
 
 }  // namespace slipway::planner

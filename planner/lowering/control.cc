@@ -380,7 +380,7 @@ void InvokeSubgraph(PlanContext& c) {
   if (c.ok()) ReturnAll(c, std::move(out));
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kControlFamilies[] = {
     {Cond, "", "/higher_order.cond"},
     {WhileLoop, "", "/higher_order.while_loop"},
     {Scan, "", "/higher_order.scan /higher_order.map_impl /higher_order.map"},
@@ -390,6 +390,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> ControlPlans() { return kFamilies; }
+absl::Span<const PlanFamily> ControlPlans() { return kControlFamilies; }
 
 }  // namespace slipway::planner

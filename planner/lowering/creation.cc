@@ -172,7 +172,7 @@ void Triangle(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kCreationFamilies[] = {
     {Zeros, "", "zeros zeros_like new_zeros zero"},
     // Uninitialized memory: torch's is anything, ours is zeros.
     {Zeros, "", "empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted"},
@@ -197,6 +197,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> CreationPlans() { return kFamilies; }
+absl::Span<const PlanFamily> CreationPlans() { return kCreationFamilies; }
 
 }  // namespace slipway::planner

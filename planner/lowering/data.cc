@@ -421,7 +421,7 @@ void Dft(PlanContext& c) {
   c.Return({y_re, y_im});
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kDataFamilies[] = {
     {Take, "index", "take"},
     {Put, "index_put", "put"},
     {TakeAlongDim, "gather", "take_along_dim"},
@@ -453,6 +453,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> DataPlans() { return kFamilies; }
+absl::Span<const PlanFamily> DataPlans() { return kDataFamilies; }
 
 }  // namespace slipway::planner

@@ -68,7 +68,7 @@ void DeformConv(PlanContext& c) {
   c.Return(c.Map("add", {c.Reshape(y, out.sizes), c.Reshape(bias, {bias.numel(), 1, 1})}, out, wide));
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kDetectionFamilies[] = {
     {Nms, "nms", "/torchvision.nms.default"},
     {Regions, "roi_align", "/torchvision.roi_align.default /torchvision.ps_roi_align.default"},
     {Regions, "roi_pool", "/torchvision.roi_pool.default /torchvision.ps_roi_pool.default"},
@@ -77,6 +77,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> DetectionPlans() { return kFamilies; }
+absl::Span<const PlanFamily> DetectionPlans() { return kDetectionFamilies; }
 
 }  // namespace slipway::planner

@@ -213,7 +213,7 @@ void Relu6(PlanContext& c) {
   Operand low = c.Map("maximum", {x, least}, c.Result(), c.out_dtype()), most = c.number(six);
   c.Return(c.Map("minimum", {low, most}, c.Result(), c.out_dtype()));
 }
-void AddProduct(PlanContext& c) {
+void AddElementwiseProduct(PlanContext& c) {
   const auto value = c.scalar("value");
   if (!value.is_constant()) return c.Unsupported("value is not known");
   kernels::FactorAttributes a;
@@ -278,7 +278,7 @@ void Dropout(PlanContext& c) {
 
 void Convert(PlanContext& c) { c.Return(c.Cast(c.in(size_t{0}), c.out_dtype())); }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kElementwiseFamilies[] = {
     {FloatUnary, "",
      "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 frac hardsigmoid hardswish lgamma log log10 "
      "log1p "
@@ -335,7 +335,7 @@ constexpr PlanFamily kFamilies[] = {
     {Clamp, "", "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor clip clip.Tensor"},
     {HardTanh, "", "hardtanh"},
     {Relu6, "", "relu6"},
-    {AddProduct, "", "addcmul addcdiv"},
+    {AddElementwiseProduct, "", "addcmul addcdiv"},
     {Lerp, "", "lerp.Scalar lerp.Tensor"},
     {Logit, "", "logit special_logit"},
     {RoundDecimals, "round", "round.decimals"},
@@ -356,6 +356,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> ElementwisePlans() { return kFamilies; }
+absl::Span<const PlanFamily> ElementwisePlans() { return kElementwiseFamilies; }
 
 }  // namespace slipway::planner

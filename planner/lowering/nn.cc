@@ -375,7 +375,7 @@ void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
 
 namespace {
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kNnFamilies[] = {
     {Conv, "", "conv1d conv2d conv3d"},
     {ConvPadded, "", "conv1d.padding conv2d.padding conv3d.padding"},
     {ConvTransposed, "", "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
@@ -402,6 +402,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> NnPlans() { return kFamilies; }
+absl::Span<const PlanFamily> NnPlans() { return kNnFamilies; }
 
 }  // namespace slipway::planner

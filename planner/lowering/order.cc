@@ -303,7 +303,7 @@ void IndexReduce(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kOrderFamilies[] = {
     {KthValue, "", "kthvalue"},
     {MedianAlong, "median", "median.dim"},
     {MedianAlong, "nanmedian", "nanmedian.dim"},
@@ -335,6 +335,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> OrderPlans() { return kFamilies; }
+absl::Span<const PlanFamily> OrderPlans() { return kOrderFamilies; }
 
 }  // namespace slipway::planner

@@ -56,7 +56,7 @@ void Linear(PlanContext& c) {
   c.Return(bias && c.ok() ? c.Map("add", {y, bias}, c.Result(), Wide(c.out_dtype())) : y);
 }
 // beta·self + alpha·(x @ y)
-void AddProduct(PlanContext& c) {
+void AddMatrixProduct(PlanContext& c) {
   const DType t = Wide(c.out_dtype());
   Operand y = MatrixProduct(c, c.in(size_t{1}), c.in(size_t{2}), t);
   const ir::Scalar alpha = c.scalar("alpha"), beta = c.scalar("beta");
@@ -143,16 +143,16 @@ void Attention(PlanContext& c) {
   c.Return(result);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kProductFamilies[] = {
     {Matmul, "", "matmul mm bmm mv dot"},
     {Linear, "", "linear"},
     {Attention, "attention", "scaled_dot_product_attention"},
     {Attention, "quant_attention", "/slipway.quantized_attention.default"},
-    {AddProduct, "", "addmm baddbmm addmv"},
+    {AddMatrixProduct, "", "addmm baddbmm addmv"},
 };
 
 }  // namespace
 
-absl::Span<const PlanFamily> ProductPlans() { return kFamilies; }
+absl::Span<const PlanFamily> ProductPlans() { return kProductFamilies; }
 
 }  // namespace slipway::planner

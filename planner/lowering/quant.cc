@@ -244,7 +244,7 @@ void IntMm(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kQuantFamilies[] = {
     {QuantizedLinear, "quant_linear", "/slipway.quantized_linear.default"},
     {QuantizedEmbedding, "quant_embedding", "/slipway.quantized_embedding.default"},
     {IntegerLinear, "integer_linear", "/slipway.integer_linear.default"},
@@ -257,6 +257,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> QuantPlans() { return kFamilies; }
+absl::Span<const PlanFamily> QuantPlans() { return kQuantFamilies; }
 
 }  // namespace slipway::planner

@@ -20,7 +20,7 @@ void RandomIntegers(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kRandomFamilies[] = {
     {Random, "random_uniform", "rand rand.generator rand_like rand_like.generator"},
     {Random, "random_normal", "randn randn.generator randn_like randn_like.generator"},
     {RandomIntegers, "",
@@ -31,6 +31,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> RandomPlans() { return kFamilies; }
+absl::Span<const PlanFamily> RandomPlans() { return kRandomFamilies; }
 
 }  // namespace slipway::planner

@@ -79,7 +79,7 @@ void Recurrent(PlanContext& c) {
   c.Return(std::move(results));
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kRecurrentFamilies[] = {
     {Recurrent, "lstm", "lstm.input"},
     {Recurrent, "gru", "gru.input"},
     {Recurrent, "rnn_tanh", "rnn_tanh.input"},
@@ -88,6 +88,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> RecurrentPlans() { return kFamilies; }
+absl::Span<const PlanFamily> RecurrentPlans() { return kRecurrentFamilies; }
 
 }  // namespace slipway::planner

@@ -236,7 +236,7 @@ void RmsNorm(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kReductionFamilies[] = {
     {Sum, "", "sum sum.dim_IntList mean mean.dim prod prod.dim_int"},
     {Extreme, "", "amax amin"},
     {Extreme, "amax", "max"},
@@ -262,6 +262,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> ReductionPlans() { return kFamilies; }
+absl::Span<const PlanFamily> ReductionPlans() { return kReductionFamilies; }
 
 }  // namespace slipway::planner

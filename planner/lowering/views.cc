@@ -89,12 +89,12 @@ void Unsqueezed(PlanContext& c) {
   c.Return(Unsqueeze(x, c.dim("dim", x.rank() + 1)));
 }
 // The part that a slice names: torch clamps its bounds.
-struct Part {
+struct ViewPart {
   int dim = 0;
   Dim start, length, step;
 };
-Part SliceOf(PlanContext& c, const Operand& x) {
-  Part p;
+ViewPart SliceOf(PlanContext& c, const Operand& x) {
+  ViewPart p;
   if (x.rank() == 0) c.Fail("a slice of a 0-d tensor");
   if (!c.ok()) return p;
   p.dim = c.dim("dim", x.rank());
@@ -114,7 +114,7 @@ Part SliceOf(PlanContext& c, const Operand& x) {
 }
 void Sliced(PlanContext& c) {
   Operand x = c.in("self");
-  const Part p = SliceOf(c, x);
+  const ViewPart p = SliceOf(c, x);
   if (c.ok()) c.Return(Narrow(x, p.dim, p.start, p.length, p.step));
 }
 void Narrowed(PlanContext& c) {
@@ -211,7 +211,7 @@ void SelectScatter(PlanContext& c) {
 }
 void SliceScatter(PlanContext& c) {
   Operand x = c.in("self"), src = c.in("src"), out = c.Result();
-  const Part p = SliceOf(c, x);
+  const ViewPart p = SliceOf(c, x);
   if (!c.ok()) return;
   c.Copy(x, out);
   c.Copy(src, Narrow(out, p.dim, p.start, p.length, p.step));
@@ -391,7 +391,7 @@ void Col2Im(PlanContext& c) {
   c.Return(out);
 }
 
-constexpr PlanFamily kFamilies[] = {
+constexpr PlanFamily kViewFamilies[] = {
     {Reshaped, "",
      "view reshape _unsafe_view view_copy view_as reshape_as flatten.using_ints unflatten.int squeeze squeeze.dim "
      "squeeze.dims "
@@ -433,6 +433,6 @@ constexpr PlanFamily kFamilies[] = {
 
 }  // namespace
 
-absl::Span<const PlanFamily> ViewPlans() { return kFamilies; }
+absl::Span<const PlanFamily> ViewPlans() { return kViewFamilies; }
 
 }  // namespace slipway::planner

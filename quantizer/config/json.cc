@@ -26,7 +26,7 @@ using importers::json::Document;
 
 namespace {
 
-using Scheme = Config::Scheme;
+using SchemeKind = Config::Scheme;
 
 // the second is the first's older name
 constexpr std::string_view kMapClasses[] = {"FqnToConfig", "ModuleFqnToConfig"};
@@ -76,7 +76,7 @@ void CheckFields(JsonReader& r, const ConfigClass& cls, const Config& c) {
   if (has_activations && activations != c.element) {
     const std::string what = text::StrCat(cls.name, ": activation_dtype and weight_dtype differ, ",
                                           ir::Name(activations), " and ", ir::Name(c.element));
-    if (c.scheme == Scheme::kMx)
+    if (c.scheme == SchemeKind::kMx)
       r.Wrong(what);
     else
       r.NotTaken(what);
@@ -204,14 +204,14 @@ void ReadLegacy(JsonReader& r, std::string_view name, const Value* arguments, Co
     if (!members) return;
     std::vector<std::string_view> known = NamesOf(cls->fields);
     known.push_back("layout");
-    if (cls->scheme == Scheme::kInt4WeightOnly) known.push_back("use_hqq");
+    if (cls->scheme == SchemeKind::kInt4WeightOnly) known.push_back("use_hqq");
     for (const Member& m : *members) {
       const JsonReader::At at_member(&r, ShownName(m.key));
       const ConfigField* field = nullptr;
       for (const ConfigField& f : cls->fields)
         if (f.name == m.key) field = &f;
       if (m.key == "layout") continue;  // how a kernel wants the integers to lie
-      if (m.key == "use_hqq" && cls->scheme == Scheme::kInt4WeightOnly) c.hqq = r.Bool(m.value).value_or(false);
+      if (m.key == "use_hqq" && cls->scheme == SchemeKind::kInt4WeightOnly) c.hqq = r.Bool(m.value).value_or(false);
       // int8 too, then
       else if (m.key == "group_size" && field != nullptr && m.value.is_int())
         ReadGroupSize(r, m.value, &c);

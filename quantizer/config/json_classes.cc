@@ -20,11 +20,11 @@ namespace slipway::quantizer {
 namespace {
 
 using Method = Config::Method;
-using Scheme = Config::Scheme;
+using SchemeKind = Config::Scheme;
 
 // Fields that are a member of Config.
 template <bool Config::*kMember>
-constexpr ConfigField Flag(std::string_view name) {
+constexpr ConfigField FlagField(std::string_view name) {
   return {name, [](JsonReader& r, const Value& v, Config* c) { c->*kMember = r.Bool(v).value_or(c->*kMember); },
           [](Writer& w, const Config& c) { w.Bool(c.*kMember); }};
 }
@@ -369,12 +369,12 @@ constexpr ConfigField kMx[] = {
 };
 
 constexpr ConfigField kNvfp4WeightOnly[] = {
-    Flag<&Config::per_tensor_scale>("use_dynamic_per_tensor_scale"),
+    FlagField<&Config::per_tensor_scale>("use_dynamic_per_tensor_scale"),
 };
 
 constexpr ConfigField kNvfp4Dynamic[] = {
     IgnoredFlag<true>("use_triton_kernel"),
-    Flag<&Config::per_tensor_scale>("use_dynamic_per_tensor_scale"),
+    FlagField<&Config::per_tensor_scale>("use_dynamic_per_tensor_scale"),
     {"step", ReadNoStep, WriteNull},
 };
 
@@ -399,21 +399,21 @@ constexpr ConfigField kGptq[] = {
 };
 
 constexpr ConfigClass kClasses[] = {
-    {"Int8WeightOnlyConfig", 2, kPlainMethod, Scheme::kInt8WeightOnly, false, kInt8WeightOnly},
-    {"Int8DynamicActivationInt8WeightConfig", 2, kPlainMethod, Scheme::kInt8Dynamic, false, kInt8Dynamic},
-    {"Int8StaticActivationInt8WeightConfig", 1, kPlainMethod, Scheme::kInt8Static, false, kInt8Static},
-    {"IntxWeightOnlyConfig", 2, kPlainMethod, Scheme::kIntxWeightOnly, false, kIntxWeightOnly},
-    {"Int8DynamicActivationIntxWeightConfig", 2, kPlainMethod, Scheme::kInt8DynamicIntx, false, kInt8DynamicIntx},
-    {"Int4WeightOnlyConfig", 2, kPlainMethod, Scheme::kInt4WeightOnly, false, kInt4WeightOnly},
-    {"PrototypeInt4WeightOnlyConfig", 1, kPlainMethod, Scheme::kInt4WeightOnly, true, kInt4Cpu},
-    {"Float8WeightOnlyConfig", 2, kPlainMethod, Scheme::kFloat8WeightOnly, false, kFloat8WeightOnly},
-    {"Float8DynamicActivationFloat8WeightConfig", 2, kPlainMethod, Scheme::kFloat8Dynamic, false, kFloat8Dynamic},
-    {"MXDynamicActivationMXWeightConfig", 1, kPlainMethod, Scheme::kMx, false, kMx},
-    {"NVFP4WeightOnlyConfig", 1, kPlainMethod, Scheme::kNvfp4WeightOnly, false, kNvfp4WeightOnly},
-    {"NVFP4DynamicActivationNVFP4WeightConfig", 1, kPlainMethod, Scheme::kNvfp4Dynamic, false, kNvfp4Dynamic},
-    {"AWQConfig", 1, Method::kAwq, Scheme(), false, kAwq},
-    {"SmoothQuantConfig", 1, Method::kSmoothQuant, Scheme(), false, kSmoothQuant},
-    {"GPTQConfig", 1, Method::kGptq, Scheme(), false, kGptq},
+    {"Int8WeightOnlyConfig", 2, kPlainMethod, SchemeKind::kInt8WeightOnly, false, kInt8WeightOnly},
+    {"Int8DynamicActivationInt8WeightConfig", 2, kPlainMethod, SchemeKind::kInt8Dynamic, false, kInt8Dynamic},
+    {"Int8StaticActivationInt8WeightConfig", 1, kPlainMethod, SchemeKind::kInt8Static, false, kInt8Static},
+    {"IntxWeightOnlyConfig", 2, kPlainMethod, SchemeKind::kIntxWeightOnly, false, kIntxWeightOnly},
+    {"Int8DynamicActivationIntxWeightConfig", 2, kPlainMethod, SchemeKind::kInt8DynamicIntx, false, kInt8DynamicIntx},
+    {"Int4WeightOnlyConfig", 2, kPlainMethod, SchemeKind::kInt4WeightOnly, false, kInt4WeightOnly},
+    {"PrototypeInt4WeightOnlyConfig", 1, kPlainMethod, SchemeKind::kInt4WeightOnly, true, kInt4Cpu},
+    {"Float8WeightOnlyConfig", 2, kPlainMethod, SchemeKind::kFloat8WeightOnly, false, kFloat8WeightOnly},
+    {"Float8DynamicActivationFloat8WeightConfig", 2, kPlainMethod, SchemeKind::kFloat8Dynamic, false, kFloat8Dynamic},
+    {"MXDynamicActivationMXWeightConfig", 1, kPlainMethod, SchemeKind::kMx, false, kMx},
+    {"NVFP4WeightOnlyConfig", 1, kPlainMethod, SchemeKind::kNvfp4WeightOnly, false, kNvfp4WeightOnly},
+    {"NVFP4DynamicActivationNVFP4WeightConfig", 1, kPlainMethod, SchemeKind::kNvfp4Dynamic, false, kNvfp4Dynamic},
+    {"AWQConfig", 1, Method::kAwq, SchemeKind(), false, kAwq},
+    {"SmoothQuantConfig", 1, Method::kSmoothQuant, SchemeKind(), false, kSmoothQuant},
+    {"GPTQConfig", 1, Method::kGptq, SchemeKind(), false, kGptq},
 };
 
 constexpr OtherClass kOthers[] = {

@@ -29,8 +29,8 @@ using kernels::Scratch;
 using kernels::Workers;
 constexpr auto kF32 = kernels::DType::kF32;
 
-constexpr int64_t kBlock = 128;  // of the factorization
-constexpr int64_t kRows = 128;   // that a thread takes
+constexpr int64_t kFactorBlock = 128;  // of the factorization
+constexpr int64_t kRows = 128;         // that a thread takes
 
 // The Cholesky factor of a block, of doubles, in place; false where it is not positive definite.
 bool FactorBlock(double* a, int64_t n) {
@@ -72,9 +72,9 @@ std::vector<double> LowerBlock(const float* a, int64_t n, int64_t at, int64_t b)
 // blocks stays. False where the matrix is not positive definite.
 bool Factor(std::vector<float>& matrix, int64_t n, const Workers* workers, Scratch& scratch) {
   float* a = matrix.data();
-  std::vector<float> inverse(kBlock * kBlock), below(static_cast<size_t>(n * kBlock));
-  for (int64_t k0 = 0; k0 < n; k0 += kBlock) {
-    const int64_t b = std::min(kBlock, n - k0), k1 = k0 + b, m = n - k1;
+  std::vector<float> inverse(kFactorBlock * kFactorBlock), below(static_cast<size_t>(n * kFactorBlock));
+  for (int64_t k0 = 0; k0 < n; k0 += kFactorBlock) {
+    const int64_t b = std::min(kFactorBlock, n - k0), k1 = k0 + b, m = n - k1;
     std::vector<double> block = LowerBlock(a, n, k0, b);
     if (!FactorBlock(block.data(), b)) return false;
     for (int64_t i = 0; i < b; ++i)
@@ -89,9 +89,9 @@ bool Factor(std::vector<float>& matrix, int64_t n, const Workers* workers, Scrat
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < b; ++j) a[(k1 + i) * n + k0 + j] = -below[static_cast<size_t>(i * b + j)];
     // The rest -= X · Xᵀ.
-    for (int64_t j = k1; j < n; j += 2 * kBlock) {
+    for (int64_t j = k1; j < n; j += 2 * kFactorBlock) {
       GemmParams g{n - j,
-                   std::min(2 * kBlock, n - j),
+                   std::min(2 * kFactorBlock, n - j),
                    b,
                    {below.data() + (j - k1) * b, kF32, b, 1},
                    {a + j * n + k0, kF32, 1, n}};
@@ -105,16 +105,16 @@ bool Factor(std::vector<float>& matrix, int64_t n, const Workers* workers, Scrat
 // The inverse of a lower triangular matrix, in place.
 void Invert(std::vector<float>& matrix, int64_t n, const Workers* workers, Scratch& scratch) {
   float* a = matrix.data();
-  std::vector<float> inverse(kBlock * kBlock), sums(static_cast<size_t>(n * kBlock));
-  for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
-    const int64_t b = std::min(kBlock, n - i0);
+  std::vector<float> inverse(kFactorBlock * kFactorBlock), sums(static_cast<size_t>(n * kFactorBlock));
+  for (int64_t i0 = 0; i0 < n; i0 += kFactorBlock) {
+    const int64_t b = std::min(kFactorBlock, n - i0);
     InvertBlock(LowerBlock(a, n, i0, b).data(), b, inverse.data());
     // L[i, :] · X, of the rows above; then -L⁻¹[i, i] times that.
-    ParallelFor(workers, i0 / kBlock, 1, [&](int64_t first, int64_t last) {
+    ParallelFor(workers, i0 / kFactorBlock, 1, [&](int64_t first, int64_t last) {
       Scratch own;
-      for (int64_t j = first * kBlock; j < last * kBlock; j += kBlock)
+      for (int64_t j = first * kFactorBlock; j < last * kFactorBlock; j += kFactorBlock)
         kernels::GemmF32(
-            {b, kBlock, i0 - j, {a + i0 * n + j, kF32, n, 1}, {a + j * n + j, kF32, n, 1}, sums.data() + j, i0},
+            {b, kFactorBlock, i0 - j, {a + i0 * n + j, kF32, n, 1}, {a + j * n + j, kF32, n, 1}, sums.data() + j, i0},
             nullptr, own);
     });
     for (int64_t i = 0; i < b * b; ++i) inverse[static_cast<size_t>(i)] = -inverse[static_cast<size_t>(i)];

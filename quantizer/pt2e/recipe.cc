@@ -25,7 +25,7 @@ struct Setting {
 };
 
 template <bool Recipe::*kMember, bool kValue>
-constexpr Setting Flag(std::string_view key, bool x86, bool xnnpack) {
+constexpr Setting FlagSetting(std::string_view key, bool x86, bool xnnpack) {
   return {key,
           "",
           x86,
@@ -53,10 +53,10 @@ constexpr Setting MatchSetting(std::string_view value) {
 }
 
 constexpr Setting kSettings[] = {
-    Flag<&Recipe::per_channel, false>("per-tensor", true, false),
-    Flag<&Recipe::per_channel, true>("per-channel", false, true),
-    Flag<&Recipe::reduce_range, true>("reduce-range", true, false),
-    Flag<&Recipe::dynamic, true>("dynamic", true, false),
+    FlagSetting<&Recipe::per_channel, false>("per-tensor", true, false),
+    FlagSetting<&Recipe::per_channel, true>("per-channel", false, true),
+    FlagSetting<&Recipe::reduce_range, true>("reduce-range", true, false),
+    FlagSetting<&Recipe::dynamic, true>("dynamic", true, false),
     ObserverSetting<Recipe::Observer::kHistogram>("histogram"),
     ObserverSetting<Recipe::Observer::kMinMax>("min-max"),
     ObserverSetting<Recipe::Observer::kMovingAverage>("moving-average"),
@@ -64,17 +64,17 @@ constexpr Setting kSettings[] = {
     MatchSetting<true>("operators"),
 };
 
-struct Name {
+struct RecipeName {
   std::string_view name, class_name;
   Recipe recipe;
   bool Takes(const Setting& s) const { return recipe.quantizer == Quantizer::kX86 ? s.x86 : s.xnnpack; }
 };
-constexpr Name kNames[] = {
+constexpr RecipeName kRecipeNames[] = {
     {"pt2e-x86", "X86InductorQuantizer", {}},
     {"pt2e-xnnpack", "XNNPACKQuantizer", {.quantizer = Quantizer::kXnnpack, .per_channel = false}},
 };
 
-const Name& NameOf(const Recipe& r) { return kNames[r.quantizer == Quantizer::kX86 ? 0 : 1]; }
+const RecipeName& RecipeNameOf(const Recipe& r) { return kRecipeNames[r.quantizer == Quantizer::kX86 ? 0 : 1]; }
 
 // Names of people's have underscores at times.
 std::string WithHyphens(std::string_view s) {
@@ -83,7 +83,7 @@ std::string WithHyphens(std::string_view s) {
   return out;
 }
 
-void ReadSetting(std::string_view item, const Name& name, Recipe* r, std::vector<std::string>* wrong) {
+void ReadSetting(std::string_view item, const RecipeName& name, Recipe* r, std::vector<std::string>* wrong) {
   const size_t equals = item.find('=');
   const std::string key(text::Strip(item.substr(0, equals)));
   const std::string value(equals == std::string_view::npos ? "" : text::Strip(item.substr(equals + 1)));
@@ -121,7 +121,7 @@ absl::StatusOr<Recipe> ParseRecipe(std::string_view given) {
   const size_t colon = s.find(':');
   const std::string name(text::Strip(std::string_view(s).substr(0, colon)));
   std::vector<std::string_view> names;
-  for (const Name& n : kNames) {
+  for (const RecipeName& n : kRecipeNames) {
     names.push_back(n.name);
     if (n.name != name) continue;
     Recipe r = n.recipe;
@@ -139,7 +139,7 @@ absl::StatusOr<Recipe> ParseRecipe(std::string_view given) {
 }
 
 std::string ShortName(const Recipe& r) {
-  const Name& name = NameOf(r);
+  const RecipeName& name = RecipeNameOf(r);
   std::string out(name.name);
   for (const Setting& s : kSettings)
     if (name.Takes(s) && s.is_set(r) && !s.is_set(name.recipe))
@@ -149,7 +149,7 @@ std::string ShortName(const Recipe& r) {
 
 std::vector<ShortNameRow> RecipeNames() {
   std::vector<ShortNameRow> rows;
-  for (const Name& n : kNames) {
+  for (const RecipeName& n : kRecipeNames) {
     std::vector<std::string> keys;
     std::string_view last;
     for (const Setting& s : kSettings) {

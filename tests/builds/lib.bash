@@ -48,7 +48,7 @@ configures() {
 # expression of sources. Several sources of a room are in one file, those of kernels and the runtime aside.
 commands_of() {
   "$PYTHON" - "$@" <<'PYTHON'
-import json, os, pathlib, re, shlex, subprocess, sys
+import json, pathlib, re, shlex, sys
 
 folder, left_out, targets, *start = sys.argv[1:]
 targets = {f"{target}.dir": {} for target in targets.split(",")}
@@ -61,12 +61,17 @@ for entry in json.loads(pathlib.Path(folder, "compile_commands.json").read_text(
     places = [words[i + 1] for i, w in enumerate(words) if w == "-isystem"]
     flags += [f"-isystem{place}" for place in places if not place.startswith("/usr/")]
     targets[target].setdefault(tuple(flags), []).append(entry["file"])
+written = 0
 for target, sources in targets.items():
     for flags, files in sources.items():
-        # The headers of others take most of the time.
         if not re.match("(room_kernels|kernels_.*|slipway_runtime)\\.dir", target):
-            groups = [sys.executable, os.environ["ROOT"] + "/cmake/unity_groups.py", target, "6000", *files]
-            files = subprocess.run(groups, check=True, stdout=subprocess.PIPE, text=True).stdout.split(";")
+            # The headers of others take most of the time: several sources in one file.
+            parts = [files[i : i + 25] for i in range(0, len(files), 25)]
+            files = []
+            for part in parts:
+                written += 1
+                files.append(str(pathlib.Path(f"sources_{written}.cc").absolute()))
+                pathlib.Path(files[-1]).write_text("".join(f'#include "{file}"\n' for file in part))
         for file in files:
             print(shlex.join([*start, *flags, file]))
 PYTHON

@@ -28,7 +28,7 @@ float CodeAt(const uint8_t* words, int64_t output) {
   return static_cast<float>(word >> kShifts[output % 8] & 15);
 }
 
-absl::Status FindOne(Finder& f, const std::string& module, int64_t group) {
+absl::Status FindAwqWeight(Finder& f, const std::string& module, int64_t group) {
   const std::string weight_name = module + ".qweight", zeros_name = module + ".qzeros",
                     scales_name = module + ".scales";
   ASSIGN_OR_RETURN(const Values codes, f.Need(weight_name, {DType::kInt32}));
@@ -109,7 +109,7 @@ absl::Status FindAwq(Finder& f) {
     if (!f.Has(module + ".qweight"))
       return absl::UnimplementedError(
           text::StrCat("'", module, ".scales': AWQ with scales of activations, which no plain model has"));
-  for (const std::string& module : f.EndingIn(".qweight")) RETURN_IF_ERROR(FindOne(f, module, group));
+  for (const std::string& module : f.EndingIn(".qweight")) RETURN_IF_ERROR(FindAwqWeight(f, module, group));
   return absl::OkStatus();
 }
 

@@ -25,7 +25,7 @@
 namespace slipway::weights::quantized {
 namespace {
 
-namespace json = importers::json;
+namespace json_in = importers::json;
 using ir::DType;
 
 constexpr std::string_view kState = ".quant_state.bitsandbytes__";
@@ -36,7 +36,7 @@ struct Kind {
   std::string_view name;
   std::array<float, 16> numbers;  // of the codes, to four digits: what quant_map must be
 };
-constexpr Kind kKinds[] = {
+constexpr Kind kBitsandbytesKinds[] = {
     {"nf4",
      {-1, -.6962f, -.5251f, -.3949f, -.2844f, -.1848f, -.0911f, 0, .0796f, .1609f, .2461f, .3379f, .4407f, .5626f,
       .7230f, 1}},
@@ -66,12 +66,12 @@ absl::Status FindFour(Finder& f, const std::string& name, const Kind& kind) {
     return absl::Status(s.code(), text::StrCat("'", state_name, "': ", text::FromAbsl(s.message())));
   };
   if (state.tensor().nbytes() > kLongestState) return bad(absl::InvalidArgumentError("longer than any state"));
-  auto document = json::Document::Parse(
+  auto document = json_in::Document::Parse(
       {reinterpret_cast<const char*>(state.data()), static_cast<size_t>(state.tensor().nbytes())});
   if (!document.ok()) return bad(document.status());
-  const json::Value& root = document->root();
+  const json_in::Value& root = document->root();
   const auto number = [&](std::string_view key) -> absl::StatusOr<int64_t> {
-    ASSIGN_OR_RETURN(const json::Value* v, root.Get(key));
+    ASSIGN_OR_RETURN(const json_in::Value* v, root.Get(key));
     ASSIGN_OR_RETURN(const int64_t n, v->AsInt());
     if (n < 1 || n > 1 << 20) return v->Error(text::StrCat(key, " is ", n));
     return n;
@@ -80,15 +80,15 @@ absl::Status FindFour(Finder& f, const std::string& name, const Kind& kind) {
   w.name = name;
   int64_t count = 1;
   const auto read = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const json::Value* shape, root.Get("shape"));
+    ASSIGN_OR_RETURN(const json_in::Value* shape, root.Get("shape"));
     ASSIGN_OR_RETURN(const auto sizes, shape->AsArray());
-    for (const json::Value& v : sizes) {
+    for (const json_in::Value& v : sizes) {
       ASSIGN_OR_RETURN(const int64_t n, v.AsInt());
       if (n < 1 || __builtin_mul_overflow(count, n, &count)) return v.Error("a size that no tensor has");
       w.sizes.push_back(n);
     }
     if (sizes.empty()) return shape->Error("no sizes");
-    ASSIGN_OR_RETURN(const json::Value* dtype, root.Get("dtype"));
+    ASSIGN_OR_RETURN(const json_in::Value* dtype, root.Get("dtype"));
     ASSIGN_OR_RETURN(const std::string_view dtype_name, dtype->AsString());
     w.dtype = ir::DTypeFromTorchName(dtype_name).value_or(DType::kUnknown);
     if (w.dtype != DType::kFloat32 && !ir::IsLowPrecision(w.dtype)) return dtype->Error("no type of weights");
@@ -180,7 +180,7 @@ absl::Status FindEight(Finder& f, const std::string& module) {
 
 absl::Status FindBitsandbytes(Finder& f) {
   RETURN_IF_ERROR(CheckNoConv1d(f));
-  for (const Kind& kind : kKinds) {
+  for (const Kind& kind : kBitsandbytesKinds) {
     const std::vector<std::string> names = f.EndingIn(text::StrCat(kState, kind.name));
     for (const std::string& name : names) RETURN_IF_ERROR(FindFour(f, name, kind));
   }

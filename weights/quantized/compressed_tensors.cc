@@ -24,11 +24,11 @@
 namespace slipway::weights::quantized {
 namespace {
 
-namespace json = importers::json;
+namespace json_in = importers::json;
 using ir::DType;
 
 constexpr std::string_view kPacked = ".weight_packed", kPlainScale = ".weight_scale";
-constexpr std::initializer_list<DType> kScaleTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+constexpr std::initializer_list<DType> kCompressedScaleTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 // What a group of the configuration says of weights.
 struct Scheme {
@@ -39,20 +39,20 @@ struct Scheme {
   std::vector<NameExpression> expressions;
 };
 
-absl::StatusOr<int64_t> IntOf(const json::Value& v, std::string_view key, int64_t otherwise) {
-  const json::Value* m = v.Find(key);
+absl::StatusOr<int64_t> IntOf(const json_in::Value& v, std::string_view key, int64_t otherwise) {
+  const json_in::Value* m = v.Find(key);
   return m && !m->is_null() ? m->AsInt() : otherwise;
 }
-absl::StatusOr<std::string> TextOf(const json::Value& v, std::string_view key, std::string_view otherwise) {
-  const json::Value* m = v.Find(key);
+absl::StatusOr<std::string> TextOf(const json_in::Value& v, std::string_view key, std::string_view otherwise) {
+  const json_in::Value* m = v.Find(key);
   if (!m || m->is_null()) return std::string(otherwise);
   ASSIGN_OR_RETURN(const std::string_view text, m->AsString());
   return std::string(text);
 }
 
 // nullopt for groups of activations alone.
-absl::StatusOr<std::optional<Scheme>> ReadScheme(const json::Value& v) {
-  const json::Value* weights = v.Find("weights");
+absl::StatusOr<std::optional<Scheme>> ReadScheme(const json_in::Value& v) {
+  const json_in::Value* weights = v.Find("weights");
   if (!v.is_object()) return absl::UnimplementedError("compressed-tensors with schemes that are names of presets");
   if (!weights || weights->is_null()) return std::nullopt;
   Scheme s;
@@ -62,10 +62,10 @@ absl::StatusOr<std::optional<Scheme>> ReadScheme(const json::Value& v) {
   if (type != "int" && type != "float")
     return absl::UnimplementedError(text::StrCat("compressed-tensors of type '", type, "'"));
   s.is_float = type == "float";
-  if (const json::Value* symmetric = weights->Find("symmetric"); symmetric && !symmetric->is_null()) {
+  if (const json_in::Value* symmetric = weights->Find("symmetric"); symmetric && !symmetric->is_null()) {
     ASSIGN_OR_RETURN(s.symmetric, symmetric->AsBool());
   }
-  const json::Value* group = weights->Find("group_size");
+  const json_in::Value* group = weights->Find("group_size");
   ASSIGN_OR_RETURN(s.strategy, TextOf(*weights, "strategy",
                                       !group || group->is_null() ? "tensor"
                                       : s.group > 0              ? "group"
@@ -74,7 +74,7 @@ absl::StatusOr<std::optional<Scheme>> ReadScheme(const json::Value& v) {
   if (std::find(std::begin(kStrategies), std::end(kStrategies), s.strategy) == std::end(kStrategies))
     return absl::UnimplementedError(text::StrCat("compressed-tensors of strategy '", s.strategy, "'"));
   if (s.strategy == "block") {
-    ASSIGN_OR_RETURN(const json::Value* block, weights->Get("block_structure"));
+    ASSIGN_OR_RETURN(const json_in::Value* block, weights->Get("block_structure"));
     ASSIGN_OR_RETURN(const auto sizes, block->AsArray());
     if (sizes.size() != 2) return block->Error("block_structure is not two numbers");
     ASSIGN_OR_RETURN(s.block_rows, sizes[0].AsInt());
@@ -82,9 +82,9 @@ absl::StatusOr<std::optional<Scheme>> ReadScheme(const json::Value& v) {
     if (s.block_rows < 1 || s.block_columns < 1) return block->Error("block_structure is not two positive numbers");
   }
   if (s.strategy.ends_with("group") && s.group < 1) return weights->Error("group_size is not positive");
-  ASSIGN_OR_RETURN(const json::Value* targets, v.Get("targets"));
+  ASSIGN_OR_RETURN(const json_in::Value* targets, v.Get("targets"));
   ASSIGN_OR_RETURN(const auto list, targets->AsArray());
-  for (const json::Value& target : list) {
+  for (const json_in::Value& target : list) {
     ASSIGN_OR_RETURN(std::string_view name, target.AsString());
     if (text::ConsumePrefix(&name, "re:")) {
       // Python's match(): from the beginning on.
@@ -224,7 +224,7 @@ absl::Status FindPacked(Finder& f, const std::string& module, const Scheme& s) {
                                                  s.is_float ? "floats" : "integers", " of ", s.bits, " bits"));
   std::vector<std::string> parts = {packed_name, scale_name, shape_name};
   ASSIGN_OR_RETURN(const Values codes, f.Need(packed_name, {DType::kInt32}));
-  ASSIGN_OR_RETURN(const Values scale, f.Need(scale_name, kScaleTypes));
+  ASSIGN_OR_RETURN(const Values scale, f.Need(scale_name, kCompressedScaleTypes));
   ASSIGN_OR_RETURN(const Values shape, f.Need(shape_name, {DType::kInt64, DType::kInt32}));
   if (!IsMatrix(codes.sizes()))
     return absl::UnimplementedError(text::StrCat("'", packed_name, "': a weight of ", Shape(codes.sizes())));
@@ -278,7 +278,7 @@ absl::Status FindBytes(Finder& f, const std::string& module, const Scheme& s) {
     return absl::UnimplementedError(text::StrCat("'", name, "': ", s.bits, " bits in a byte"));
   if (const ir::TensorRef* t = f.Look(scale_name); t && t->dtype == DType::kUInt8)
     return absl::UnimplementedError(text::StrCat("'", scale_name, "': mxfp8-quantized"));
-  ASSIGN_OR_RETURN(const Values scale, f.Need(scale_name, kScaleTypes));
+  ASSIGN_OR_RETURN(const Values scale, f.Need(scale_name, kCompressedScaleTypes));
   if (!IsMatrix(codes.sizes()))
     return absl::UnimplementedError(text::StrCat("'", name, "': a quantized weight of ", Shape(codes.sizes())));
   const int64_t n = codes.sizes()[0], k = codes.sizes()[1];
@@ -363,13 +363,13 @@ absl::Status FindCompressedTensors(Finder& f) {
       return absl::UnimplementedError(text::StrCat("compressed-tensors of sparsity '", format, "'"));
   }
   if (const auto* transforms = config.Find("transform_config"); transforms && transforms->is_object())
-    if (const json::Value* groups = transforms->Find("config_groups");
+    if (const json_in::Value* groups = transforms->Find("config_groups");
         groups && groups->is_object() && !groups->AsObject()->empty())
       return absl::UnimplementedError("compressed-tensors with transforms of weights and activations");
   std::vector<Scheme> schemes;
   if (const auto* groups = config.Find("config_groups")) {
     ASSIGN_OR_RETURN(const auto members, groups->AsObject());
-    for (const json::Member& m : members) {
+    for (const json_in::Member& m : members) {
       ASSIGN_OR_RETURN(std::optional<Scheme> scheme, ReadScheme(m.value));
       if (scheme) schemes.push_back(*std::move(scheme));
     }

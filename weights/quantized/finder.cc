@@ -15,7 +15,7 @@ namespace {
 // Of transformers' models, those with Conv1D where others have linear layers.
 constexpr std::string_view kConv1dModels[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"};
 
-std::string Names(std::initializer_list<DType> dtypes) {
+std::string DTypeNames(std::initializer_list<DType> dtypes) {
   std::vector<std::string_view> names;
   for (DType t : dtypes) names.push_back(ir::Name(t));
   return text::Join(names, " or ");
@@ -62,7 +62,7 @@ absl::StatusOr<Values> Finder::Want(const std::string& name, std::initializer_li
   if (!t) return Values();
   if (std::find(dtypes.begin(), dtypes.end(), t->dtype) == dtypes.end())
     return absl::InvalidArgumentError(
-        text::StrCat("'", name, "' is ", ir::Name(t->dtype), Shape(t->sizes), " and should be ", Names(dtypes)));
+        text::StrCat("'", name, "' is ", ir::Name(t->dtype), Shape(t->sizes), " and should be ", DTypeNames(dtypes)));
   if (absl::Status s = ir::Validate(*t); !s.ok())
     return absl::Status(s.code(), text::StrCat("'", name, "': ", text::FromAbsl(s.message())));
   if (!std::holds_alternative<io::Bytes>(t->storage->bytes) || !t->is_contiguous())

@@ -22,7 +22,7 @@ using ir::DType;
 constexpr std::string_view kInverse = "_scale_inv", kScale = "_scale";
 
 // One weight, with blocks [bn, bk]; bn is 0 where the configuration has none.
-absl::Status FindOne(Finder& f, const std::string& name, int64_t bn, int64_t bk) {
+absl::Status FindFloat8Weight(Finder& f, const std::string& name, int64_t bn, int64_t bk) {
   std::string scale_name = text::StrCat(name, kInverse);
   if (!f.Has(scale_name) && bn == 0) scale_name = text::StrCat(name, kScale);
   if (!f.Has(scale_name))
@@ -94,7 +94,7 @@ absl::Status FindFloat8(Finder& f) {
       return absl::InvalidArgumentError(
           text::StrCat("'", name, kInverse, "' is there, and '", name, "' is no tensor of f8e4m3fn"));
   }
-  for (const std::string& name : f.Of(DType::kFloat8E4M3FN)) RETURN_IF_ERROR(FindOne(f, name, bn, bk));
+  for (const std::string& name : f.Of(DType::kFloat8E4M3FN)) RETURN_IF_ERROR(FindFloat8Weight(f, name, bn, bk));
   return absl::OkStatus();
 }
 

@@ -61,7 +61,7 @@ absl::StatusOr<Format> ReadFormat(const ModelConfig& config) {
   return out;
 }
 
-absl::Status FindOne(Finder& f, const std::string& module, const Format& format) {
+absl::Status FindGptqWeight(Finder& f, const std::string& module, const Format& format) {
   const std::string weight_name = module + ".qweight", zeros_name = module + ".qzeros",
                     scales_name = module + ".scales", index_name = module + ".g_idx";
   ASSIGN_OR_RETURN(const Values codes, f.Need(weight_name, {DType::kInt32}));
@@ -181,7 +181,7 @@ absl::Status FindOne(Finder& f, const std::string& module, const Format& format)
 absl::Status FindGptq(Finder& f) {
   ASSIGN_OR_RETURN(const Format format, ReadFormat(f.config()));
   RETURN_IF_ERROR(CheckNoConv1d(f));
-  for (const std::string& module : f.EndingIn(kWeight)) RETURN_IF_ERROR(FindOne(f, module, format));
+  for (const std::string& module : f.EndingIn(kWeight)) RETURN_IF_ERROR(FindGptqWeight(f, module, format));
   return absl::OkStatus();
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using ir::DType;
 
-absl::Status FindOne(Finder& f, const std::string& name) {
+absl::Status FindMxfp4Weight(Finder& f, const std::string& name) {
   const std::string blocks_name = name + "_blocks", scales_name = name + "_scales";
   ASSIGN_OR_RETURN(const Values blocks, f.Need(blocks_name, {DType::kUInt8}));
   ASSIGN_OR_RETURN(const Values scales, f.Need(scales_name, {DType::kUInt8, DType::kFloat8E8M0FNU}));
@@ -54,7 +54,7 @@ absl::Status FindOne(Finder& f, const std::string& name) {
 }  // namespace
 
 absl::Status FindMxfp4(Finder& f) {
-  for (const std::string& name : f.EndingIn("_blocks")) RETURN_IF_ERROR(FindOne(f, name));
+  for (const std::string& name : f.EndingIn("_blocks")) RETURN_IF_ERROR(FindMxfp4Weight(f, name));
   return absl::OkStatus();
 }
 

@@ -26,16 +26,16 @@
 namespace slipway::weights::quantized {
 namespace {
 
-namespace json = importers::json;
+namespace json_in = importers::json;
 using ir::DType;
 
-constexpr std::initializer_list<DType> kScaleTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+constexpr std::initializer_list<DType> kTorchaoScaleTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 // One entry of the metadata, and the names of its parts.
 struct Entry {
   std::string name;  // of the weight
   std::string type;  // "Int8Tensor"
-  const json::Value* data = nullptr;
+  const json_in::Value* data = nullptr;
   std::vector<std::string> parts;
 
   std::string PartName(std::string_view part) const {
@@ -46,18 +46,18 @@ struct Entry {
     return absl::Status(s.code(), text::StrCat("metadata of '", name, "': ", text::FromAbsl(s.message())));
   }
   absl::StatusOr<DType> Type(std::string_view key) const {
-    const json::Value* v = data->Find(key);
-    const json::Value* name_of = v && v->is_object() ? v->Find("_data") : v;
+    const json_in::Value* v = data->Find(key);
+    const json_in::Value* name_of = v && v->is_object() ? v->Find("_data") : v;
     if (!name_of || !name_of->is_string()) return absl::InvalidArgumentError(text::StrCat("no ", key));
     const std::string_view torch = name_of->AsString().value();
     return ir::DTypeFromTorchName(torch).value_or(DType::kUnknown);
   }
   absl::StatusOr<int64_t> Int(std::string_view key) const {
-    ASSIGN_OR_RETURN(const json::Value* v, data->Get(key));
+    ASSIGN_OR_RETURN(const json_in::Value* v, data->Get(key));
     return v->AsInt();
   }
   absl::StatusOr<bool> Bool(std::string_view key) const {
-    ASSIGN_OR_RETURN(const json::Value* v, data->Get(key));
+    ASSIGN_OR_RETURN(const json_in::Value* v, data->Get(key));
     return v->AsBool();
   }
 };
@@ -77,7 +77,7 @@ int64_t Swizzled(int64_t row, int64_t column, int64_t columns) {
 int64_t SwizzledCount(int64_t rows, int64_t columns) { return (rows + 127) / 128 * ((columns + 3) / 4) * 512; }
 
 absl::StatusOr<Grid> GridOf(const Entry& e, const Values& codes, const Values& scale) {
-  ASSIGN_OR_RETURN(const json::Value* v, e.data->Get("block_size"));
+  ASSIGN_OR_RETURN(const json_in::Value* v, e.data->Get("block_size"));
   ASSIGN_OR_RETURN(const auto block, v->AsArray());
   if (block.size() != 2) return v->Error("block_size is not two numbers");
   ASSIGN_OR_RETURN(const int64_t bn, block[0].AsInt());
@@ -97,7 +97,7 @@ absl::Status FindBytes(Finder& f, const Entry& e, bool is_float) {
   if (!dtype.ok()) return e.Bad(dtype.status());
   ASSIGN_OR_RETURN(const Values codes, is_float ? f.Need(parts[0], {DType::kFloat8E4M3FN, DType::kFloat8E5M2})
                                                 : f.Need(parts[0], {DType::kInt8}));
-  ASSIGN_OR_RETURN(const Values scale, f.Need(parts[1], kScaleTypes));
+  ASSIGN_OR_RETURN(const Values scale, f.Need(parts[1], kTorchaoScaleTypes));
   if (!IsMatrix(codes.sizes()))
     return absl::UnimplementedError(text::StrCat("'", parts[0], "': a quantized weight of ", Shape(codes.sizes())));
   const auto grid = GridOf(e, codes, scale);
@@ -143,8 +143,8 @@ absl::Status FindBytes(Finder& f, const Entry& e, bool is_float) {
 absl::Status FindInt4(Finder& f, const Entry& e) {
   const std::vector<std::string> parts = {e.PartName("qdata"), e.PartName("scale"), e.PartName("zero_point")};
   ASSIGN_OR_RETURN(const Values codes, f.Need(parts[0], {DType::kInt8, DType::kUInt8}));
-  ASSIGN_OR_RETURN(const Values scale, f.Need(parts[1], kScaleTypes));
-  ASSIGN_OR_RETURN(const Values zero, f.Need(parts[2], kScaleTypes));
+  ASSIGN_OR_RETURN(const Values scale, f.Need(parts[1], kTorchaoScaleTypes));
+  ASSIGN_OR_RETURN(const Values zero, f.Need(parts[2], kTorchaoScaleTypes));
   if (!IsMatrix(codes.sizes()) || !IsMatrix(scale.sizes()))
     return absl::UnimplementedError(text::StrCat("'", parts[0], "': a quantized weight of ", Shape(codes.sizes())));
   const int64_t n = codes.sizes()[0], bytes = codes.sizes()[1], k = bytes * 2, groups = scale.sizes()[0];
@@ -241,28 +241,28 @@ absl::Status FindMx(Finder& f, const Entry& e, bool nvfp4) {
   return f.Add(std::move(w), parts);
 }
 
-absl::Status FindOne(Finder& f, const std::string& name, std::string_view metadata) {
+absl::Status FindTorchaoWeight(Finder& f, const std::string& name, std::string_view metadata) {
   Entry e;
   e.name = name;
-  auto document = json::Document::Parse(metadata);
+  auto document = json_in::Document::Parse(metadata);
   if (!document.ok()) return e.Bad(document.status());
-  const json::Value* type = document->root().Find("_type");
+  const json_in::Value* type = document->root().Find("_type");
   if (!type || !type->is_string()) return absl::OkStatus();  // another tool's
   e.type = type->AsString().value();
   if (e.type == "Tensor") return absl::OkStatus();
   e.data = document->root().Find("_data");
-  const json::Value* names = document->root().Find("_tensor_data_names");
+  const json_in::Value* names = document->root().Find("_tensor_data_names");
   if (!e.data || !e.data->is_object() || !names || !names->is_array())
     return e.Bad(absl::InvalidArgumentError("no _data and _tensor_data_names"));
   const auto parts = names->AsArray().value();
   bool any = f.whole();
-  for (const json::Value& part : parts) {
+  for (const json_in::Value& part : parts) {
     const auto part_name = part.AsString();
     if (!part_name.ok()) return e.Bad(part_name.status());
     any |= f.Has(e.PartName(*part_name));
   }
   if (!any) return absl::OkStatus();  // of another file of the checkpoint
-  for (const json::Value& part : parts) {
+  for (const json_in::Value& part : parts) {
     const auto part_name = part.AsString();
     if (*part_name == "act_pre_scale")
       return absl::UnimplementedError(
@@ -284,15 +284,15 @@ absl::Status FindTorchao(Finder& f) {
   std::set<std::string> aliases;
   if (const auto it = f.metadata().find(kModelNames); it != f.metadata().end()) {
     const auto named = [](const absl::Status& s) { return io::Prefixed(text::StrCat(kModelNames, ": "), s); };
-    auto document = json::Document::Parse(it->second);
+    auto document = json_in::Document::Parse(it->second);
     if (!document.ok()) return named(document.status());
     auto members = document->root().AsObject();
     if (!members.ok()) return named(members.status());
-    for (const json::Member& m : *members) aliases.emplace(m.key);
+    for (const json_in::Member& m : *members) aliases.emplace(m.key);
   }
   for (const auto& [name, metadata] : f.metadata())
     if (name != "tensor_names" && name != kModelNames && metadata.starts_with("{") && !aliases.contains(name))
-      RETURN_IF_ERROR(FindOne(f, name, metadata));
+      RETURN_IF_ERROR(FindTorchaoWeight(f, name, metadata));
   return absl::OkStatus();
 }
 

@@ -149,7 +149,7 @@ void Glu(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kActivationRows[] = {
     {"aten.relu.default", Relu}, {"aten.relu6.default", Relu6}, {"aten.gelu.default", Gelu, kUnlessKept},
     {"aten.silu.default", Silu, true}, {"aten.leaky_relu.default", LeakyRelu}, {"aten.elu.default", Elu, true},
     {"aten.celu.default", Celu, true}, {"aten.selu.default", Selu},
@@ -165,6 +165,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ActivationRows() { return kRows; }
+absl::Span<const Row> ActivationRows() { return kActivationRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -400,7 +400,7 @@ void Lerp(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kArithmeticRows[] = {
     {"aten.add.Tensor", Add}, {"aten.add.Scalar", Binary<"Add">},
     {"aten.sub.Tensor", Binary<"Sub">}, {"aten.sub.Scalar", Binary<"Sub">},
     {"aten.subtract.Tensor", Binary<"Sub">}, {"aten.subtract.Scalar", Binary<"Sub">},
@@ -433,6 +433,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ArithmeticRows() { return kRows; }
+absl::Span<const Row> ArithmeticRows() { return kArithmeticRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -8,12 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "exporters/onnx/lowerings/data.h"
 #include "exporters/onnx/lowerings/util.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Whether the Attention operator of opset 23 computes it: (batch, heads, length, features), nothing empty, and a mask
 // that has the lengths themselves (the operator broadcasts a mask's batch and heads only).
@@ -160,7 +159,7 @@ struct Mask {
 // Masks of truth values and causal ones, as what is added: nothing or minus infinity, as torch has it.
 Mask ReadMask(LoweringContext& c, ir::Value* q, ir::Value* k, DType t) {
   V mask = c.opt_in("attn_mask");
-  const V open = c.e.Number(0, t), shut = c.e.Number(-kInf, t);
+  const V open = c.e.Number(0, t), shut = c.e.Number(-kInfinity, t);
   if (c.b("is_causal")) {
     if (mask) return c.Unsupported("is_causal together with attn_mask"), Mask{};
     const auto length = [&](ir::Value* x) {
@@ -172,7 +171,7 @@ Mask ReadMask(LoweringContext& c, ir::Value* q, ir::Value* k, DType t) {
     if (rows && columns && *rows > 0 && *columns > 0 && *rows <= kMostStored / *columns) {
       std::vector<double> bias;
       for (int64_t i = 0; i < *rows; ++i)
-        for (int64_t j = 0; j < *columns; ++j) bias.push_back(j > i ? -kInf : 0);
+        for (int64_t j = 0; j < *columns; ++j) bias.push_back(j > i ? -kInfinity : 0);
       return {c.e.Numbers(std::move(bias), t, {*rows, *columns}), {}};
     }
     V ones = c.e.Expand(c.e.Integer(1, DType::kInt64), c.e.Concat({length(q), length(k)}, 0), 2);
@@ -262,12 +261,12 @@ void Attention(LoweringContext& c) {
   c.Return(single ? c.e.Unsqueeze(y, {0}) : y);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kAttentionRows[] = {
     {"aten.scaled_dot_product_attention.default", Attention, true, 0, HeadsAreKnown},
 };
 
 }  // namespace
 
-absl::Span<const Row> AttentionRows() { return kRows; }
+absl::Span<const Row> AttentionRows() { return kAttentionRows; }
 
 }  // namespace slipway::exporters::onnx_out

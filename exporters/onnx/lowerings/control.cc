@@ -324,7 +324,7 @@ void InvokeSubgraph(LoweringContext& c) {
   if (c.ok()) c.Return(c.e.Custom(FunctionLibrary::kDomain, function, in, {}, outs));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kControlRows[] = {
     {"higher_order.invoke_subgraph", InvokeSubgraph},
     {"higher_order.cond", Cond},
     {"higher_order.while_loop", WhileLoop},
@@ -336,6 +336,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ControlRows() { return kRows; }
+absl::Span<const Row> ControlRows() { return kControlRows; }
 
 }  // namespace slipway::exporters::onnx_out

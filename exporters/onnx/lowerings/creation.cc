@@ -341,7 +341,7 @@ void Vander(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kCreationRows[] = {
     {"aten.zeros.default", Constant<0>}, {"aten.ones.default", Constant<1>}, {"aten.full.default", Full},
     {"aten.empty.memory_format", Constant<0>}, {"aten.empty_strided.default", Constant<0>},
     {"aten.empty_permuted.default", Constant<0>},
@@ -387,6 +387,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> CreationRows() { return kRows; }
+absl::Span<const Row> CreationRows() { return kCreationRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -14,6 +14,8 @@ namespace slipway::exporters::onnx_out {
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // Slice: to the end
 
+// `x`, a number made a vector of one element.
+inline V AtLeast1d(Emitter& e, V x) { return x.rank == 0 ? e.Reshape(x, {1}) : x; }
 // A 0-d `value` spread over `shape` (1-D i64 of `rank` elements).
 V Filled(Emitter& e, V value, V shape, int rank);
 // The shape of `x`, its sizes along axes [start, end).

@@ -79,7 +79,7 @@ void DeformConv(LoweringContext& c) {
                   t, 4));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kDetectionRows[] = {
     {"torchvision.nms.default", Nms},
     {"torchvision.roi_align.default", RoiAlign, true},
     {"torchvision.roi_pool.default", RoiPool, true},
@@ -88,6 +88,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> DetectionRows() { return kRows; }
+absl::Span<const Row> DetectionRows() { return kDetectionRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -4,17 +4,14 @@
 #include <cmath>
 #include <limits>
 
+#include "exporters/onnx/lowerings/data.h"
 #include "exporters/onnx/lowerings/util.h"
 #include "exporters/onnx/types.h"
 #include "ir/rounded.h"
 
 namespace slipway::exporters::onnx_out {
 
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 V Self(LoweringContext& c) { return c.e.Cast(c.in("self"), c.compute_dtype()); }
 V Num(LoweringContext& c, double v) { return c.e.Number(v, c.compute_dtype()); }
@@ -33,7 +30,7 @@ void FloatOnly(LoweringContext& c) {
   c.Return(ir::IsFloating(x.dtype) ? c.e.Op(op, {x}) : c.e.Op("Identity", {x}));
 }
 
-void Alias(LoweringContext& c) { c.Return(c.in("self")); }
+void Positive(LoweringContext& c) { c.Return(c.in("self")); }
 
 void Rsqrt(LoweringContext& c) { c.Return(c.e.Op("Reciprocal", {c.e.Op("Sqrt", {Self(c)})})); }
 void Square(LoweringContext& c) {
@@ -73,7 +70,7 @@ void Atan2(LoweringContext& c) {
   V y_neg = c.e.Or(c.e.Less(y, num(0)), c.e.And(IsZero(c, y), c.e.Less(c.e.Op("Reciprocal", {y}), num(0))));
   V x_neg = c.e.Or(c.e.Less(x, num(0)), c.e.And(IsZero(c, x), c.e.Less(c.e.Op("Reciprocal", {x}), num(0))));
   V ax = c.e.Op("Abs", {x}), ay = c.e.Op("Abs", {y});
-  V both_inf = c.e.And(c.e.Equal(ax, num(kInf)), c.e.Equal(ay, num(kInf)));
+  V both_inf = c.e.And(c.e.Equal(ax, num(kInfinity)), c.e.Equal(ay, num(kInfinity)));
   V both_zero = c.e.And(IsZero(c, ax), IsZero(c, ay));
   V q = c.e.Op("Atan", {c.e.Div(ay, ax)});
   q = c.e.Where(both_inf, num(M_PI_4), c.e.Where(both_zero, num(0), q));
@@ -86,7 +83,7 @@ void Hypot(LoweringContext& c) {
   DType t = c.compute_dtype();
   V a = c.e.Op("Abs", {Operand(c, "self", t)}), b = c.e.Op("Abs", {Operand(c, "other", t)});
   V m = c.e.Max(a, b);
-  V safe = c.e.Where(c.e.Or(IsZero(c, m), c.e.Equal(m, c.e.Number(kInf, t))), c.e.Number(1, t), m);
+  V safe = c.e.Where(c.e.Or(IsZero(c, m), c.e.Equal(m, c.e.Number(kInfinity, t))), c.e.Number(1, t), m);
   V x = c.e.Div(a, safe), y = c.e.Div(b, safe);
   c.Return(c.e.Mul(c.e.Op("Sqrt", {c.e.Add(c.e.Mul(x, x), c.e.Mul(y, y))}), safe));
 }
@@ -211,7 +208,7 @@ void IsNegInf(LoweringContext& c) { IsInfBy(c, true, false); }
 void IsFinite(LoweringContext& c) {
   V x = c.in("self");
   if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Equal(x, x));
-  c.Return(c.e.Less(c.e.Op("Abs", {x}), c.e.Number(kInf, x.dtype)));
+  c.Return(c.e.Less(c.e.Op("Abs", {x}), c.e.Number(kInfinity, x.dtype)));
 }
 
 void NanToNum(LoweringContext& c) {
@@ -225,8 +222,8 @@ void NanToNum(LoweringContext& c) {
   double nan = c.opt_f("nan").value_or(0), pos = c.opt_f("posinf").value_or(max),
          neg = c.opt_f("neginf").value_or(-max);
   V r = c.e.Where(c.e.Op("IsNaN", {x}, {}, DType::kBool), c.e.Number(nan, x.dtype), x);
-  r = c.e.Where(c.e.Equal(x, c.e.Number(kInf, x.dtype)), c.e.Number(pos, x.dtype), r);
-  c.Return(c.e.Where(c.e.Equal(x, c.e.Number(-kInf, x.dtype)), c.e.Number(neg, x.dtype), r));
+  r = c.e.Where(c.e.Equal(x, c.e.Number(kInfinity, x.dtype)), c.e.Number(pos, x.dtype), r);
+  c.Return(c.e.Where(c.e.Equal(x, c.e.Number(-kInfinity, x.dtype)), c.e.Number(neg, x.dtype), r));
 }
 
 void ScaleBy(LoweringContext& c, double k) { c.Return(c.e.Mul(Self(c), Num(c, k))); }
@@ -251,7 +248,7 @@ void ToDtype(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kElementwiseRows[] = {
     {"aten.abs.default", Abs},
     {"aten.neg.default", Unary<"Neg">},
     {"aten.exp.default", Unary<"Exp">},
@@ -267,7 +264,7 @@ constexpr Row kRows[] = {
     {"aten.sigmoid.default", Unary<"Sigmoid">}, {"aten.special_expit.default", Unary<"Sigmoid">},
     {"aten.erf.default", Unary<"Erf">}, {"aten.special_erf.default", Unary<"Erf">},
     {"aten.sign.default", Sgn}, {"aten.sgn.default", Sgn},
-    {"aten.positive.default", Alias},
+    {"aten.positive.default", Positive},
     {"aten.ceil.default", FloatOnly<"Ceil">}, {"aten.floor.default", FloatOnly<"Floor">},
     {"aten.round.default", FloatOnly<"Round">}, {"aten.round.decimals", RoundDecimals, true},
     {"aten.trunc.default", Trunc, true}, {"aten.fix.default", Trunc, true}, {"aten.frac.default", Frac, true},
@@ -302,6 +299,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ElementwiseRows() { return kRows; }
+absl::Span<const Row> ElementwiseRows() { return kElementwiseRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -33,7 +33,6 @@ void UnsafeMaskedIndex(LoweringContext& c) {
 }
 
 // ---- Gathers along one dim.
-V AtLeast1d(Emitter& e, V x) { return x.rank == 0 ? e.Reshape(x, {1}) : x; }
 
 void Gather(LoweringContext& c) {
   V x = AtLeast1d(c.e, c.in("self")), index = AtLeast1d(c.e, c.e.Cast(c.in("index"), DType::kInt64));
@@ -286,7 +285,7 @@ void EmbeddingBag(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kIndexingRows[] = {
     {"aten.index.Tensor", Index}, {"aten.index.Tensor_hacked_twin", Index}, {"aten._unsafe_index.Tensor", Index},
     {"aten._unsafe_masked_index.default", UnsafeMaskedIndex},
     {"aten.gather.default", Gather}, {"aten.index_select.default", IndexSelect}, {"aten.take.default", Take},
@@ -312,6 +311,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> IndexingRows() { return kRows; }
+absl::Span<const Row> IndexingRows() { return kIndexingRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -37,16 +37,16 @@ bool Is(const Node* n, std::string_view name, double number) { return Number(n, 
 bool IsF32(const Node& n) { return n.output(0)->dtype() == DType::kFloat32; }
 
 template <Str op>
-void Unary(LoweringContext& c) {
+void JoinedUnary(LoweringContext& c) {
   c.Return(c.e.Op(op, {c.in("self")}));
 }
 
 bool IsPlainSoftplus(const Node& n) { return IsF32(n) && Is(&n, "beta", 1); }
 
-void Celu(LoweringContext& c) { c.Return(c.e.Op("Celu", {c.in("self")}, {{"alpha", c.scalar("alpha").d}})); }
+void JoinedCelu(LoweringContext& c) { c.Return(c.e.Op("Celu", {c.in("self")}, {{"alpha", c.scalar("alpha").d}})); }
 
 bool IsScaledElu(const Node& n) { return IsF32(n) && Is(&n, "input_scale", 1) && !Is(&n, "scale", 1); }
-void Selu(LoweringContext& c) {
+void JoinedSelu(LoweringContext& c) {
   c.Return(c.e.Op("Selu", {c.in("self")}, {{"alpha", c.scalar("alpha").d}, {"gamma", c.scalar("scale").d}}));
 }
 
@@ -64,7 +64,7 @@ bool IsHardSigmoid(const Node& n) {
          std::isfinite(Number(AddOf(n), "other")) && std::isfinite(Number(mul, "other")) &&
          Operand(mul, "self")->dtype() == DType::kFloat32;
 }
-void HardSigmoid(LoweringContext& c) {
+void JoinedHardSigmoid(LoweringContext& c) {
   const Node* mul = MulOf(c.node());
   c.Return(c.e.Op("HardSigmoid", {c.value(Operand(mul, "self"))},
                   {{"alpha", Number(mul, "other")}, {"beta", Number(AddOf(c.node()), "other")}}));
@@ -161,32 +161,32 @@ bool IndexFromEnd(const Node& n) {
   return added.kind == ir::Scalar::kInt ? size == ir::Sym(added.i)
                                         : added.kind == ir::Scalar::kValue && added.value->type().expr == size;
 }
-V Index(LoweringContext& c) { return c.value(FromEnd(Operand(&c.node(), "index"))); }
+V IndexOperand(LoweringContext& c) { return c.value(FromEnd(Operand(&c.node(), "index"))); }
 
 void GatherElements(LoweringContext& c) {
   V x = c.in("self");
-  c.Return(c.e.Op("GatherElements", {x, Index(c)}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
+  c.Return(c.e.Op("GatherElements", {x, IndexOperand(c)}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
 }
 
 bool IsScatter(const Node& n) {
   return IndexFromEnd(n) && Operand(&n, "src") && Operand(&n, "src")->sizes() == Operand(&n, "index")->sizes() &&
          Operand(&n, "src")->dtype() == n.output(0)->dtype();
 }
-void ScatterElements(LoweringContext& c) {
+void JoinedScatterElements(LoweringContext& c) {
   V x = c.in("self");
-  c.Return(c.e.Op("ScatterElements", {x, Index(c), c.in("src")}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
+  c.Return(c.e.Op("ScatterElements", {x, IndexOperand(c), c.in("src")}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
 }
 
-constexpr Row kRows[] = {
-    {"aten.celu.default", Celu, false, 0, IsF32},
-    {"aten.clamp.default", HardSigmoid, false, 0, IsHardSigmoid},
-    {"aten.div.Tensor", Unary<"Softsign">, false, 0, IsSoftsign},
-    {"aten.elu.default", Selu, false, 0, IsScaledElu},
+constexpr Row kJoinRows[] = {
+    {"aten.celu.default", JoinedCelu, false, 0, IsF32},
+    {"aten.clamp.default", JoinedHardSigmoid, false, 0, IsHardSigmoid},
+    {"aten.div.Tensor", JoinedUnary<"Softsign">, false, 0, IsSoftsign},
+    {"aten.elu.default", JoinedSelu, false, 0, IsScaledElu},
     {"aten.gather.default", GatherElements, false, 0, IndexFromEnd},
     {"aten.log.default", LogSum, false, 0, IsLogSum},
-    {"aten.mish.default", Unary<"Mish">, false, 0, IsF32},
-    {"aten.scatter.src", ScatterElements, false, 0, IsScatter},
-    {"aten.softplus.default", Unary<"Softplus">, false, 0, IsPlainSoftplus},
+    {"aten.mish.default", JoinedUnary<"Mish">, false, 0, IsF32},
+    {"aten.scatter.src", JoinedScatterElements, false, 0, IsScatter},
+    {"aten.softplus.default", JoinedUnary<"Softplus">, false, 0, IsPlainSoftplus},
     {"aten.sqrt.default", L2, false, 0, IsL2},
     {"aten.sum.dim_IntList", SumSquare, false, 0, IsSumSquare},
     {"aten.sum.dim_IntList", L1, false, 0, IsL1},
@@ -196,6 +196,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> JoinRows() { return kRows; }
+absl::Span<const Row> JoinRows() { return kJoinRows; }
 
 }  // namespace slipway::exporters::onnx_out

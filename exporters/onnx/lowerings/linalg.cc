@@ -58,12 +58,12 @@ void Dft(LoweringContext& c) {
   c.Return({part(0), part(1)});
 }
 
-constexpr Row kRows[] = {
+constexpr Row kLinalgRows[] = {
     {"slipway.dft.default", Dft},
 };
 
 }  // namespace
 
-absl::Span<const Row> LinalgRows() { return kRows; }
+absl::Span<const Row> LinalgRows() { return kLinalgRows; }
 
 }  // namespace slipway::exporters::onnx_out

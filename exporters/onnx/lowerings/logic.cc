@@ -97,7 +97,7 @@ void MaskedFill(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kLogicRows[] = {
     {"aten.eq.Tensor", Comparison<"Equal">}, {"aten.eq.Scalar", Comparison<"Equal">},
     {"aten.ne.Tensor", NotEqual}, {"aten.ne.Scalar", NotEqual},
     {"aten.not_equal.Tensor", NotEqual}, {"aten.not_equal.Scalar", NotEqual},
@@ -132,6 +132,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> LogicRows() { return kRows; }
+absl::Span<const Row> LogicRows() { return kLogicRows; }
 
 }  // namespace slipway::exporters::onnx_out

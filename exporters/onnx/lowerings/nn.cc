@@ -468,7 +468,7 @@ void Dropout(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kNnRows[] = {
     {"aten.linear.default", Linear, kUnlessKept},
     {"aten.matmul.default", MatMul<"self", "other">}, {"aten.mm.default", MatMul<"self", "mat2">},
     {"aten.bmm.default", MatMul<"self", "mat2">}, {"aten.mv.default", MatMul<"self", "vec">},
@@ -495,6 +495,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> NnRows() { return kRows; }
+absl::Span<const Row> NnRows() { return kNnRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -15,7 +15,7 @@
 namespace slipway::exporters::onnx_out {
 namespace {
 
-struct Window {
+struct PoolWindow {
   int spatial = 0;
   Ints kernel, stride, padding, dilation;
   Ints pad_end;  // padding plus what ceil_mode adds
@@ -24,7 +24,7 @@ struct Window {
 };
 
 // What ceil_mode adds behind a dim of unknown size, where the last window may start in the padding and is dropped then.
-V MoreAtEnd(LoweringContext& c, V size, const Window& w, int d) {
+V MoreAtEnd(LoweringContext& c, V size, const PoolWindow& w, int d) {
   auto number = [&](int64_t v) { return c.e.I64Scalar(v); };
   const int64_t reach = w.dilation[d] * (w.kernel[d] - 1) + 1, stride = w.stride[d], padding = w.padding[d];
   // The last window of the ceiling, from the first, and where it starts.
@@ -35,8 +35,8 @@ V MoreAtEnd(LoweringContext& c, V size, const Window& w, int d) {
 }
 
 // Reads the window and works out the end padding from the declared output sizes.
-Window ReadWindow(LoweringContext& c, int spatial) {
-  Window w;
+PoolWindow ReadWindow(LoweringContext& c, int spatial) {
+  PoolWindow w;
   w.spatial = spatial;
   w.kernel = c.ints("kernel_size", spatial);
   w.stride = c.ints("stride", spatial);
@@ -67,7 +67,7 @@ Window ReadWindow(LoweringContext& c, int spatial) {
   return w;
 }
 
-Ints Pads(const Window& w) {
+Ints Pads(const PoolWindow& w) {
   Ints pads = w.padding;
   pads.insert(pads.end(), w.pad_end.begin(), w.pad_end.end());
   return pads;
@@ -83,7 +83,7 @@ V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, V valu
   if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return x;
   return c.e.Op("Pad", {x, c.e.I64(pads), value}, {{"mode", std::string("constant")}});
 }
-V PadMore(LoweringContext& c, V x, const Window& w, V value) {
+V PadMore(LoweringContext& c, V x, const PoolWindow& w, V value) {
   if (w.more.empty()) return x;
   std::vector<V> pads = {c.e.I64(Ints(static_cast<size_t>(2 * x.rank - w.spatial), 0))};
   for (const V& v : w.more) pads.push_back(v ? c.e.Unsqueeze(v, {0}) : c.e.I64({0}));
@@ -94,7 +94,7 @@ V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, double
 }
 
 // The same of a window, with what is known at run time only.
-V PadWindow(LoweringContext& c, V x, const Window& w, V value) {
+V PadWindow(LoweringContext& c, V x, const PoolWindow& w, V value) {
   x = PadSpatial(c, x, w.padding, w.pad_end, value);
   return PadMore(c, x, w, value);
 }
@@ -108,7 +108,7 @@ V Unbatched(LoweringContext& c, V x, bool added) { return added ? c.e.Squeeze(x,
 
 // Windows of integers, whose padding is there already, put together by `join` (Add, Max): one slice for each place in
 // the window.
-V JoinWindows(LoweringContext& c, V x, const Window& w, std::string_view join) {
+V JoinWindows(LoweringContext& c, V x, const PoolWindow& w, std::string_view join) {
   const int first = x.rank - w.spatial;
   for (int d = 0; d < w.spatial; ++d) {
     V whole;
@@ -123,11 +123,11 @@ V JoinWindows(LoweringContext& c, V x, const Window& w, std::string_view join) {
   return x;
 }
 constexpr int64_t kMaxIntegerWindow = 1024;
-bool IsIntegerWindow(const Window& w) {
+bool IsIntegerWindow(const PoolWindow& w) {
   return std::all_of(w.kernel.begin(), w.kernel.end(), [](int64_t k) { return k >= 1 && k <= kMaxIntegerWindow; });
 }
 // Integers, which ONNX's AveragePool does not take: sums divided towards zero.
-V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::optional<double> divisor) {
+V IntegerAvgPool(LoweringContext& c, V x, const PoolWindow& w, bool include, std::optional<double> divisor) {
   if (!IsIntegerWindow(w)) return c.Unsupported("an integer window of that size"), x;
   const DType t = x.dtype;
   x = c.e.Cast(x, DType::kInt64);
@@ -145,7 +145,7 @@ V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::op
 
 template <int spatial>
 void AvgPool(LoweringContext& c) {
-  Window w = ReadWindow(c, spatial);
+  PoolWindow w = ReadWindow(c, spatial);
   if (!c.ok()) return;
   bool added;
   V x = Batched(c, c.in("self"), spatial, &added);
@@ -181,7 +181,7 @@ void AvgPool(LoweringContext& c) {
 
 template <int spatial>
 void MaxPool(LoweringContext& c) {
-  Window w = ReadWindow(c, spatial);
+  PoolWindow w = ReadWindow(c, spatial);
   if (!c.ok()) return;
   bool added;
   V raw = c.in("self");
@@ -487,7 +487,7 @@ void MaxUnpool(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kPoolRows[] = {
     {"aten.avg_pool1d.default", AvgPool<1>, kUnlessKept}, {"aten.avg_pool2d.default", AvgPool<2>, kUnlessKept},
     {"aten.avg_pool3d.default", AvgPool<3>, kUnlessKept},
     {"aten.max_pool1d.default", MaxPool<1>}, {"aten.max_pool2d.default", MaxPool<2>},
@@ -507,6 +507,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> PoolRows() { return kRows; }
+absl::Span<const Row> PoolRows() { return kPoolRows; }
 
 }  // namespace slipway::exporters::onnx_out

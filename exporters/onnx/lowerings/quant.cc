@@ -151,7 +151,7 @@ bool HasComputedForm(const std::optional<Dequantized>& d) {
          d->arithmetic == DType::kFloat32 && d->dtype == DType::kFloat32 && !d->float_zero_point &&
          LayoutOf(d->input->sizes(), d->block_size).kind == Layout::kTensor;
 }
-V Scalar(LoweringContext& c, ir::Value* v) { return c.e.Reshape(c.raw(v), Ints{}); }
+V ScalarOf(LoweringContext& c, ir::Value* v) { return c.e.Reshape(c.raw(v), Ints{}); }
 
 bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); }
 
@@ -214,8 +214,8 @@ V Dequantize(LoweringContext& c, const Dequantized& d, bool integers) {
 void DequantizeRow(LoweringContext& c) {
   const ir::Value* y = c.node().output();
   if (const auto d = passes::ReadDequantized(y); HasComputedForm(d)) {
-    std::vector<V> in = {c.raw(d->input), Scalar(c, d->scale)};
-    if (d->zero_point) in.push_back(Scalar(c, d->zero_point));
+    std::vector<V> in = {c.raw(d->input), ScalarOf(c, d->scale)};
+    if (d->zero_point) in.push_back(ScalarOf(c, d->zero_point));
     return c.Return(c.e.Op("DequantizeLinear", in, {}, DType::kFloat32, d->input->rank()));
   }
   const auto users = y->users();
@@ -252,8 +252,8 @@ void Quantize(LoweringContext& c) {
   ir::Value *scales = c.tensor("scale"), *zeros = c.opt_tensor("zero_point");
   const Ints shape = l.kind == Layout::kTensor ? Ints{} : Ints{*scales->type().StaticNumel()};
   const bool computed = IsComputed(scales, DType::kFloat32);
-  const V scale = computed ? Scalar(c, scales) : Parameter(c, scales, DType::kFloat32, shape);
-  const V zero = !zeros ? Repeated(c, 0, to, shape) : computed ? Scalar(c, zeros) : Parameter(c, zeros, to, shape);
+  const V scale = computed ? ScalarOf(c, scales) : Parameter(c, scales, DType::kFloat32, shape);
+  const V zero = !zeros ? Repeated(c, 0, to, shape) : computed ? ScalarOf(c, zeros) : Parameter(c, zeros, to, shape);
   V q = c.e.Op("QuantizeLinear", {x, scale, zero}, {{"axis", int64_t{l.axis}}}, to, x.rank);
   const int64_t low = c.i("quant_min"), high = c.i("quant_max");
   const bool narrower = to == DType::kUInt8 ? low > 0 || high < 255 : low > -128 || high < 127;
@@ -297,7 +297,7 @@ bool HasIntegerInput(const ir::Node& linear) {
   return d && !passes::IsStored(d->input) && HasForm(d, false);
 }
 
-void Linear(LoweringContext& c) {
+void QuantizedLinear(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
   V x = c.in("input"), bias = c.opt_in("bias");
   if (c.e.opset() < 21 && c.e.form() != OnnxForm::kPortable && FitsMatMulNBits(c.node(), d)) {
@@ -515,8 +515,8 @@ void ComputedLinear(LoweringContext& c) {
   const ir::Node* quantize = passes::Producer(x.input, "slipway.quantize.default");
   const bool narrow = quantize && ir::ArgReader(*quantize).i("quant_max") <= 127;
   const DType integers = x.input->dtype();
-  const V zero = x.zero_point ? Scalar(c, x.zero_point) : c.e.Integer(0, integers);
-  c.Return(ScaledIntegers(c, *passes::ReadMatrix(c.node()), c.raw(x.input), Scalar(c, x.scale), zero, narrow,
+  const V zero = x.zero_point ? ScalarOf(c, x.zero_point) : c.e.Integer(0, integers);
+  c.Return(ScaledIntegers(c, *passes::ReadMatrix(c.node()), c.raw(x.input), ScalarOf(c, x.scale), zero, narrow,
                           c.opt_in("bias")));
 }
 
@@ -527,7 +527,7 @@ void IntMm(LoweringContext& c) {
 
 constexpr unsigned kExact = static_cast<unsigned>(OnnxForm::kExact),
                    kPortable = static_cast<unsigned>(OnnxForm::kPortable), kOrt = static_cast<unsigned>(OnnxForm::kOrt);
-constexpr Row kRows[] = {
+constexpr Row kQuantRows[] = {
     {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true>},
     {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
     {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
@@ -536,14 +536,14 @@ constexpr Row kRows[] = {
     {"slipway.quantized_linear.default", RoundingLinear, true, 0, TakesRounding, kMaxOpset, kOrt},
     {"slipway.quantized_linear.default", Portable, true, 21, TakesPortable<true>, kMaxOpset, kPortable},
     {"slipway.quantized_linear.default", Portable, true, 0, TakesPortable<false>, 20, kPortable},
-    {"slipway.quantized_linear.default", Linear, true, 21, TakesLinear<true>},
-    {"slipway.quantized_linear.default", Linear, true, 0, TakesGemm, 20, kPortable},
-    {"slipway.quantized_linear.default", Linear, true, 0, TakesLinear<false>, 20, kExact | kOrt},
+    {"slipway.quantized_linear.default", QuantizedLinear, true, 21, TakesLinear<true>},
+    {"slipway.quantized_linear.default", QuantizedLinear, true, 0, TakesGemm, 20, kPortable},
+    {"slipway.quantized_linear.default", QuantizedLinear, true, 0, TakesLinear<false>, 20, kExact | kOrt},
     {"aten._int_mm.default", IntMm},
 };
 
 }  // namespace
 
-absl::Span<const Row> QuantRows() { return kRows; }
+absl::Span<const Row> QuantRows() { return kQuantRows; }
 
 }  // namespace slipway::exporters::onnx_out

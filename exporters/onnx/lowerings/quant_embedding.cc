@@ -59,13 +59,13 @@ void GatherBlockQuantized(LoweringContext& c) {
 }
 
 constexpr unsigned kForms = static_cast<unsigned>(OnnxForm::kExact) | static_cast<unsigned>(OnnxForm::kOrt);
-constexpr Row kRows[] = {
+constexpr Row kQuantEmbeddingRows[] = {
     {"slipway.quantized_embedding.default", GatherBlockQuantized, false, 21, TakesGather<true>, kMaxOpset, kForms},
     {"slipway.quantized_embedding.default", GatherBlockQuantized, false, 0, TakesGather<false>, 20, kForms},
 };
 
 }  // namespace
 
-absl::Span<const Row> QuantEmbeddingRows() { return kRows; }
+absl::Span<const Row> QuantEmbeddingRows() { return kQuantEmbeddingRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -160,7 +160,7 @@ bool Unprojected(const ir::Node& n) {
   return static_cast<int64_t>(c.tensors("params").size()) == c.i("num_layers") * directions * each;
 }
 
-constexpr Row kRows[] = {
+constexpr Row kRecurrentRows[] = {
     {"aten.lstm.input", Lstm, true, 0, Unprojected},
     {"aten.gru.input", Gru, true},
     {"aten.rnn_tanh.input", RnnTanh, true},
@@ -169,6 +169,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> RecurrentRows() { return kRows; }
+absl::Span<const Row> RecurrentRows() { return kRecurrentRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -204,7 +204,7 @@ void ExtremumDim(LoweringContext& c) {  // values and positions
 }
 
 template <bool all>
-void Logical(LoweringContext& c) {
+void LogicalReduction(LoweringContext& c) {
   V x = c.in("self");
   V r = Reduce(c, all ? "ReduceMin" : "ReduceMax", NonZeroMask(c.e, x), ReadOver(c, x.rank));
   // The identity of the minimum over nothing is 255, true as it should be.
@@ -390,7 +390,7 @@ void CumExtremum(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kReductionRows[] = {
     {"aten.sum.default", Sum, true}, {"aten.sum.dim_IntList", Sum, kUnlessKept},
     {"aten.mean.default", Mean, true}, {"aten.mean.dim", Mean, kUnlessKept},
     {"aten.nansum.default", NanSum, true}, {"aten.nanmean.default", NanMean, true},
@@ -400,8 +400,8 @@ constexpr Row kRows[] = {
     {"aten.max.dim", ExtremumDim<true>}, {"aten.min.dim", ExtremumDim<false>},
     {"aten.aminmax.default", AMinMax},
     {"aten.argmax.default", ArgExtreme<true>}, {"aten.argmin.default", ArgExtreme<false>},
-    {"aten.any.default", Logical<false>}, {"aten.any.dim", Logical<false>}, {"aten.any.dims", Logical<false>},
-    {"aten.all.default", Logical<true>}, {"aten.all.dim", Logical<true>}, {"aten.all.dims", Logical<true>},
+    {"aten.any.default", LogicalReduction<false>}, {"aten.any.dim", LogicalReduction<false>}, {"aten.any.dims", LogicalReduction<false>},
+    {"aten.all.default", LogicalReduction<true>}, {"aten.all.dim", LogicalReduction<true>}, {"aten.all.dims", LogicalReduction<true>},
     {"aten.count_nonzero.default", CountNonZero}, {"aten.count_nonzero.dim_IntList", CountNonZero},
     {"aten.logsumexp.default", LogSumExp, true}, {"aten.special_logsumexp.default", LogSumExp, true},
     {"aten.linalg_vector_norm.default", VectorNorm<"ord">, true},
@@ -424,6 +424,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ReductionRows() { return kRows; }
+absl::Span<const Row> ReductionRows() { return kReductionRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -523,7 +523,7 @@ void Col2Im(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kResampleRows[] = {
     {"aten.pad.default", Pad}, {"aten.constant_pad_nd.default", ConstantPad},
     {"aten.reflection_pad1d.default", ModePad<"reflect">}, {"aten.reflection_pad2d.default", ModePad<"reflect">},
     {"aten.reflection_pad3d.default", ModePad<"reflect">}, {"aten.replication_pad1d.default", ModePad<"replicate">},
@@ -555,6 +555,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ResampleRows() { return kRows; }
+absl::Span<const Row> ResampleRows() { return kResampleRows; }
 
 }  // namespace slipway::exporters::onnx_out

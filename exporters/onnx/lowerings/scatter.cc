@@ -11,8 +11,6 @@ namespace {
 
 using ir::IntOrValue;
 
-V AtLeast1d(Emitter& e, V x) { return x.rank == 0 ? e.Reshape(x, {1}) : x; }
-
 // The type a reducing scatter runs in: ONNX Runtime adds f32, f64 and integers of 8, 32 and 64 bits.
 DType ScatterType(DType t) {
   if (ir::IsLowPrecision(t)) return DType::kFloat32;
@@ -355,7 +353,7 @@ void SegmentReduce(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kScatterRows[] = {
     {"aten.scatter.src", ScatterSrc}, {"aten.scatter.value", ScatterValue}, {"aten.scatter.reduce", ScatterSrc},
     {"aten.scatter.value_reduce", ScatterValue}, {"aten.scatter_add.default", ScatterAdd},
     {"aten.scatter_reduce.two", ScatterReduce},
@@ -373,6 +371,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ScatterRows() { return kRows; }
+absl::Span<const Row> ScatterRows() { return kScatterRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -456,7 +456,7 @@ void HistogramDd(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kSortRows[] = {
     {"aten.sort.default", Sort}, {"aten.sort.stable", Sort}, {"aten.argsort.default", ArgSort},
     {"aten.argsort.stable", ArgSort},
     {"aten.msort.default", MSort}, {"aten.topk.default", TopKOp}, {"aten.kthvalue.default", Kthvalue},
@@ -478,6 +478,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> SortRows() { return kRows; }
+absl::Span<const Row> SortRows() { return kSortRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -124,7 +124,7 @@ void Sqrt(LoweringContext& c) {
   const char* name = c.node().op().ArgIndex("x") >= 0 ? "x" : "a";
   c.Return(c.e.Op("Sqrt", {Num(c, name, DType::kFloat64)}));
 }
-void Sum(LoweringContext& c) {
+void SymbolicSum(LoweringContext& c) {
   V total;
   for (const ir::IntOrValue& i : c.sym_ints("args")) total = total ? c.e.Add(total, c.dim0(i)) : c.dim0(i);
   if (!total) total = c.e.I64Scalar(0);
@@ -142,7 +142,7 @@ void Item(LoweringContext& c) {
 void ScalarTensor(LoweringContext& c) { c.Return(c.number(c.scalar("s"), c.out_dtype())); }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kSymbolicRows[] = {
     {"aten.sym_size.int", SymSize}, {"aten.sym_numel.default", SymNumel},
     {"_operator.add", Arith<"Add">}, {"_operator.sub", Arith<"Sub">}, {"_operator.mul", Arith<"Mul">},
     {"_operator.truediv", TrueDiv}, {"_operator.floordiv", FloorDiv}, {"_operator.mod", Mod}, {"_operator.pow", Pow},
@@ -153,7 +153,7 @@ constexpr Row kRows[] = {
     {"_operator.and_", Bits<"And", "BitwiseAnd">}, {"_operator.or_", Bits<"Or", "BitwiseOr">},
     {"_operator.xor", Bits<"Xor", "BitwiseXor">}, {"_operator.not_", Not}, {"torch.sym_not", Not},
     {"torch.sym_max", Arith<"Max">}, {"torch.sym_min", Arith<"Min">}, {"torch.sym_ite", Ite},
-    {"torch.sym_int", SymInt}, {"torch.sym_float", SymFloat}, {"torch.sym_sum", Sum},
+    {"torch.sym_int", SymInt}, {"torch.sym_float", SymFloat}, {"torch.sym_sum", SymbolicSum},
     {"torch.sym_sqrt", Sqrt}, {"torch._sym_sqrt", Sqrt}, {"math.sqrt", Sqrt},
     {"math.ceil", Rounded<"Ceil">}, {"math.floor", Rounded<"Floor">}, {"math.trunc", MathTrunc},
     {"aten.item.default", Item}, {"aten._local_scalar_dense.default", Item},
@@ -167,6 +167,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> SymbolicRows() { return kRows; }
+absl::Span<const Row> SymbolicRows() { return kSymbolicRows; }
 
 }  // namespace slipway::exporters::onnx_out

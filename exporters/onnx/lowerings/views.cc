@@ -445,7 +445,7 @@ void Reinterpret(LoweringContext& c) {
 }
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr Row kViewRows[] = {
     {"aten.view.default", View}, {"aten.reshape.default", View}, {"aten._unsafe_view.default", View},
     {"aten.view_copy.default", View}, {"aten._reshape_copy.default", View},
     {"aten.flatten.using_ints", Flatten}, {"aten.ravel.default", Ravel}, {"aten.unflatten.int", Unflatten},
@@ -512,6 +512,6 @@ std::optional<Ints> PermutationOf(const ir::Node& n) {
   return perm;
 }
 
-absl::Span<const Row> ViewRows() { return kRows; }
+absl::Span<const Row> ViewRows() { return kViewRows; }
 
 }  // namespace slipway::exporters::onnx_out

@@ -83,7 +83,7 @@ void Hardmax(Call& c) {
   c.Give(c.b.Call("aten.scatter.value", {c.b.Full(c.b.SizesOf(x), Arg(0.0), x->dtype()), axis, at, 1.0}));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kActivationRows[] = {
     {"Celu", Celu},
     {"Elu", Elu},
     {"Gelu", Gelu},
@@ -108,6 +108,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ActivationRows() { return kRows; }
+absl::Span<const Row> ActivationRows() { return kActivationRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -258,7 +258,7 @@ void Clip(Call& c) {
   c.Give(low.is_none() && high.is_none() ? x : c.b.Call("aten.clamp.default", {x, low, high}));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kArithmeticRows[] = {
     {"Abs", Unary<kAbs>},
     {"Acos", Unary<kAcos>},
     {"Acosh", Unary<kAcosh>},
@@ -313,6 +313,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ArithmeticRows() { return kRows; }
+absl::Span<const Row> ArithmeticRows() { return kArithmeticRows; }
 
 }  // namespace slipway::importers::onnx_in

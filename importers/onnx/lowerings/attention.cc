@@ -143,7 +143,7 @@ void MultiHeadAttention(Call& c) {
   c.Give(Joined(c, Attend(c, q, k, v, mask, causal, c.real("scale", 0))));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kAttentionRows[] = {
     {"Attention", Attention, 23, IsPlainAttention},
 };
 constexpr Row kMicrosoftRows[] = {
@@ -153,7 +153,7 @@ constexpr Row kMicrosoftRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> AttentionRows() { return kRows; }
+absl::Span<const Row> AttentionRows() { return kAttentionRows; }
 absl::Span<const Row> MicrosoftAttentionRows() { return kMicrosoftRows; }
 
 }  // namespace slipway::importers::onnx_in

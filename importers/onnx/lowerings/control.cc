@@ -572,7 +572,7 @@ void Scan(Call& c) {
   }
 }
 
-constexpr Row kRows[] = {
+constexpr Row kControlRows[] = {
     {"If", If},
     {"Loop", Loop},
     {"Scan", Scan},
@@ -580,6 +580,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ControlRows() { return kRows; }
+absl::Span<const Row> ControlRows() { return kControlRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -122,7 +122,7 @@ void BitCast(Call& c) {
   c.Give(c.b.Call("aten.view.dtype", {c.in(0), Arg(to)}));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kConversionRows[] = {
     {"BitCast", BitCast},
     {"Cast", Cast, 6},
     {"CastLike", CastLike},
@@ -130,6 +130,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ConversionRows() { return kRows; }
+absl::Span<const Row> ConversionRows() { return kConversionRows; }
 
 }  // namespace slipway::importers::onnx_in

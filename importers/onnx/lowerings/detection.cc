@@ -75,13 +75,13 @@ void RoiAlign(Call& c) {
                    std::max<int64_t>(c.integer("sampling_ratio", 0), 0), aligned}));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kDetectionRows[] = {
     {"NonMaxSuppression", NonMaxSuppression},
     {"RoiAlign", RoiAlign, 1, nullptr, Always},
 };
 
 }  // namespace
 
-absl::Span<const Row> DetectionRows() { return kRows; }
+absl::Span<const Row> DetectionRows() { return kDetectionRows; }
 
 }  // namespace slipway::importers::onnx_in

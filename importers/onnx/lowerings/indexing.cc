@@ -230,7 +230,7 @@ void Unique(Call& c) {
 
 void NonZero(Call& c) { c.Give(c.b.Call("aten.t.default", {c.b.Call("aten.nonzero.default", {c.in(0)})})); }
 
-constexpr Row kRows[] = {
+constexpr Row kIndexingRows[] = {
     {"Compress", Compress},
     {"EyeLike", EyeLike, 1, nullptr, Always},
     {"GatherElements", GatherElements},
@@ -247,6 +247,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> IndexingRows() { return kRows; }
+absl::Span<const Row> IndexingRows() { return kIndexingRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -14,7 +14,7 @@ Value* WithBias(Call& c, Value* x, size_t i) {
   return bias ? c.b.Call("aten.add.Tensor", {x, bias}) : x;
 }
 
-void Gelu(Call& c) { c.Give(c.b.Call("aten.gelu.default", {c.in(0)})); }
+void MicrosoftGelu(Call& c) { c.Give(c.b.Call("aten.gelu.default", {c.in(0)})); }
 void BiasGelu(Call& c) { c.Give(c.b.Call("aten.gelu.default", {WithBias(c, c.in(0), 1)})); }
 void FastGelu(Call& c) { c.Give(c.b.Call("aten.gelu.default", {WithBias(c, c.in(0), 1), "tanh"})); }
 void QuickGelu(Call& c) {
@@ -115,14 +115,14 @@ void EmbedLayerNorm(Call& c) {
   if (c.wants(2)) c.Give(2, x);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kMicrosoftRows[] = {
     {"BiasGelu", BiasGelu},
     {"EmbedLayerNormalization", EmbedLayerNorm},
     {"FastGelu", FastGelu},
     {"FusedConv", FusedConv},
     {"FusedGemm", FusedGemm},
     {"FusedMatMul", FusedMatMul},
-    {"Gelu", Gelu},
+    {"Gelu", MicrosoftGelu},
     {"QuickGelu", QuickGelu},
     {"SkipLayerNormalization", SkipNorm<true>},
     {"SkipSimplifiedLayerNormalization", SkipNorm<false>},
@@ -130,6 +130,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> MicrosoftRows() { return kRows; }
+absl::Span<const Row> MicrosoftRows() { return kMicrosoftRows; }
 
 }  // namespace slipway::importers::onnx_in

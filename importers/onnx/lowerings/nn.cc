@@ -478,7 +478,7 @@ bool IsOfSeveralDims(Call& c) {
 }
 bool IsScaled(Call& c) { return c.real("alpha", 1) != 1 || (c.has(2) && c.real("beta", 1) != 1); }
 
-constexpr Row kRows[] = {
+constexpr Row kNnRows[] = {
     {"AveragePool", AveragePool},
     {"BatchNormalization", BatchNorm, 7},
     {"Col2Im", Col2Im},
@@ -553,6 +553,6 @@ Value* AveragePoolOf(Call& c, Value* x) {
   return c.b.Call(PoolName("aten.avg_pool", *w), {x, Arg(w->kernel), Arg(w->strides), Arg(w->begins), ceil, count});
 }
 
-absl::Span<const Row> NnRows() { return kRows; }
+absl::Span<const Row> NnRows() { return kNnRows; }
 
 }  // namespace slipway::importers::onnx_in

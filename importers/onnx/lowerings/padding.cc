@@ -149,12 +149,12 @@ void Pad(Call& c) {
 // where ATen's takes fewer dims.
 bool Repeats(Call& c) { return c.text("mode", "constant") != "constant"; }
 
-constexpr Row kRows[] = {
+constexpr Row kPaddingRows[] = {
     {"Pad", Pad, 2, nullptr, Repeats},
 };
 
 }  // namespace
 
-absl::Span<const Row> PaddingRows() { return kRows; }
+absl::Span<const Row> PaddingRows() { return kPaddingRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -17,20 +17,20 @@
 namespace slipway::importers::onnx_in {
 namespace {
 
-struct Range {
+struct QuantizedRange {
   int64_t low, high;
 };
-std::optional<Range> RangeOf(DType t) {
+std::optional<QuantizedRange> RangeOf(DType t) {
   switch (t) {
-    case DType::kInt2: return Range{-2, 1};
-    case DType::kUInt2: return Range{0, 3};
-    case DType::kInt4: return Range{-8, 7};
-    case DType::kUInt4: return Range{0, 15};
-    case DType::kInt8: return Range{-128, 127};
-    case DType::kUInt8: return Range{0, 255};
-    case DType::kInt16: return Range{-32768, 32767};
-    case DType::kUInt16: return Range{0, 65535};
-    case DType::kInt32: return Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case DType::kInt2: return QuantizedRange{-2, 1};
+    case DType::kUInt2: return QuantizedRange{0, 3};
+    case DType::kInt4: return QuantizedRange{-8, 7};
+    case DType::kUInt4: return QuantizedRange{0, 15};
+    case DType::kInt8: return QuantizedRange{-128, 127};
+    case DType::kUInt8: return QuantizedRange{0, 255};
+    case DType::kInt16: return QuantizedRange{-32768, 32767};
+    case DType::kUInt16: return QuantizedRange{0, 65535};
+    case DType::kInt32: return QuantizedRange{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
     default: return std::nullopt;
   }
 }
@@ -212,7 +212,7 @@ void ConvInteger(Call& c) {
   if (Value* y = Convolve(c, x, w, nullptr)) c.Give(c.b.Cast(y, DType::kInt32));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kQuantizationRows[] = {
     {"ConvInteger", ConvInteger, 1, nullptr, Always},
     {"DequantizeLinear", DequantizeLinear},
     {"DynamicQuantizeLinear", DynamicQuantizeLinear, 1, nullptr, Always},
@@ -344,7 +344,7 @@ void MatMulNBits(Call& c) {
   c.Give(c.b.Call("aten.linear.default", {x, weight, bias ? Arg(bias) : Arg()}));
 }
 
-constexpr Row kMicrosoft[] = {
+constexpr Row kMicrosoftQuantization[] = {
     {"DequantizeLinear", DequantizeLinear},
     {"DynamicQuantizeMatMul", DynamicQuantizeMatMul, 1, nullptr, Always},
     {"MatMulIntegerToFloat", MatMulIntegerToFloat, 1, nullptr, Always},
@@ -364,7 +364,7 @@ constexpr Row kMicrosoft[] = {
 
 }  // namespace
 
-absl::Span<const Row> QuantizationRows() { return kRows; }
-absl::Span<const Row> MicrosoftQuantizationRows() { return kMicrosoft; }
+absl::Span<const Row> QuantizationRows() { return kQuantizationRows; }
+absl::Span<const Row> MicrosoftQuantizationRows() { return kMicrosoftQuantization; }
 
 }  // namespace slipway::importers::onnx_in

@@ -383,19 +383,19 @@ bool RnnDiffers(Call& c) { return Differs(c, {{"Tanh"}, {"Relu"}}); }
 bool GruDiffers(Call& c) { return Differs(c, {kGru.activations}) || c.integer("linear_before_reset", 0) == 0; }
 bool LstmDiffers(Call& c) { return Differs(c, {kLstm.activations}) || c.integer("input_forget", 0) != 0 || c.has(7); }
 
-constexpr Row kRows[] = {
+constexpr Row kRecurrentRows[] = {
     {"GRU", Gru, 3, nullptr, GruDiffers},
     {"LSTM", Lstm, 1, nullptr, LstmDiffers},
     {"RNN", Rnn, 1, nullptr, RnnDiffers},
 };
 
-constexpr Row kMicrosoft[] = {
+constexpr Row kMicrosoftRecurrent[] = {
     {"DynamicQuantizeLSTM", DynamicQuantizeLstm, 1, nullptr, Always},
 };
 
 }  // namespace
 
-absl::Span<const Row> RecurrentRows() { return kRows; }
-absl::Span<const Row> MicrosoftRecurrentRows() { return kMicrosoft; }
+absl::Span<const Row> RecurrentRows() { return kRecurrentRows; }
+absl::Span<const Row> MicrosoftRecurrentRows() { return kMicrosoftRecurrent; }
 
 }  // namespace slipway::importers::onnx_in

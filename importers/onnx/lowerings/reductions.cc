@@ -134,7 +134,7 @@ void TopK(Call& c) {
   c.Give(1, out[1]);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kReductionRows[] = {
     {"ArgMax", ArgExtremum<true>},
     {"ArgMin", ArgExtremum<false>},
     {"CumProd", Cumulative<true>},
@@ -154,6 +154,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ReductionRows() { return kRows; }
+absl::Span<const Row> ReductionRows() { return kReductionRows; }
 
 }  // namespace slipway::importers::onnx_in

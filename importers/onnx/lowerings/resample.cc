@@ -281,13 +281,13 @@ void Upsample(Call& c) {
 
 bool IsOfOtherMode(Call& c) { return OperatorOf(ModeOf(c), 2).empty(); }
 
-constexpr Row kRows[] = {
+constexpr Row kResampleRows[] = {
     {"Resize", ResizeNode, 10, nullptr, IsOfOtherMode},
     {"Upsample", Upsample, 7},
 };
 
 }  // namespace
 
-absl::Span<const Row> ResampleRows() { return kRows; }
+absl::Span<const Row> ResampleRows() { return kResampleRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -88,7 +88,7 @@ void DeformConv(Call& c) {
   c.Give(y);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kSamplingRows[] = {
     {"AffineGrid", AffineGrid, 1, nullptr, Always},
     {"DeformConv", DeformConv, 1, nullptr, Always},
     {"GridSample", GridSample},
@@ -96,6 +96,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> SamplingRows() { return kRows; }
+absl::Span<const Row> SamplingRows() { return kSamplingRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -181,7 +181,7 @@ void OptionalGetElement(Call& c) {
   c.Give(0, o);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kSequenceRows[] = {
     {"SequenceEmpty", SequenceEmpty},
     {"SequenceConstruct", SequenceConstruct},
     {"SequenceInsert", SequenceInsert},
@@ -209,6 +209,6 @@ Value* JoinedRows(Call& c, const Values& parts) {
   return parts.size() == 1 ? parts[0] : c.b.Call("aten.cat.default", {Arg(parts), 0});
 }
 
-absl::Span<const Row> SequenceRows() { return kRows; }
+absl::Span<const Row> SequenceRows() { return kSequenceRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -506,7 +506,7 @@ void SpaceToDepth(Call& c) {
   c.Give(c.b.Call("aten.reshape.default", {parts, Arg(SymInts{n, c.b.Mul(channels, block * block), h, w})}));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kShapeRows[] = {
     {"Concat", Concat, 4},
     {"Constant", Constant},
     {"ConstantOfShape", ConstantOfShape},
@@ -532,6 +532,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::Span<const Row> ShapeRows() { return kRows; }
+absl::Span<const Row> ShapeRows() { return kShapeRows; }
 
 }  // namespace slipway::importers::onnx_in

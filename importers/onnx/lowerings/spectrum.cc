@@ -105,13 +105,13 @@ void AxisAsInput(Call& c, int written, Values& inputs, std::vector<ir::NamedArg>
   std::erase_if(attributes, [](const ir::NamedArg& a) { return a.name == "axis"; });
 }
 
-constexpr Row kRows[] = {
+constexpr Row kSpectrumRows[] = {
     {"DFT", Dft, 1, nullptr, Always, AxisAsInput},
     {"STFT", Stft, 1, nullptr, Always},
 };
 
 }  // namespace
 
-absl::Span<const Row> SpectrumRows() { return kRows; }
+absl::Span<const Row> SpectrumRows() { return kSpectrumRows; }
 
 }  // namespace slipway::importers::onnx_in

@@ -69,9 +69,9 @@ struct Number {
   int64_t offset = 0;
 };
 
-class Reader {
+class TripCountReader {
  public:
-  Reader(Call& c, const Graph& body)
+  TripCountReader(Call& c, const Graph& body)
       : c_(c), body_(body), captured_(onnx_model::CapturedBy(c.node())),
         own_(body.inputs().size() - (captured_ ? captured_->size() : 0)) {}
 
@@ -205,7 +205,7 @@ std::optional<IntOrValue> TripCount(Call& c, const Graph& body, std::optional<bo
   if (begins == false) return IntOrValue(0);
   const auto again = body.outputs.empty() ? std::nullopt : ComparisonOf(body.outputs[0].value());
   if (!again) return std::nullopt;
-  const Reader reader(c, body);
+  const TripCountReader reader(c, body);
   const auto next = reader.Inside(again->left), most = reader.Inside(again->right);
   if (!next || !next->counter || !most || most->counter || !most->outside) return std::nullopt;
   int64_t step = 1;

@@ -25,7 +25,7 @@ namespace slipway::passes {
 namespace {
 
 // Numbers of one matrix are [..., 1], vectors [..., n].
-Value* Abs(Decomposer& d, Value* x) { return d.Unary("abs", x); }
+Value* AbsoluteValue(Decomposer& d, Value* x) { return d.Unary("abs", x); }
 Value* Sqrt(Decomposer& d, Value* x) { return d.Unary("sqrt", x); }
 // An operator of its own: of a product with 1 / x ONNX Runtime makes a division, which rounds once and not twice.
 Value* Inverse(Decomposer& d, Value* x) { return d.Unary("reciprocal", x); }
@@ -37,12 +37,13 @@ Value* Least(Decomposer& d, Value* x) { return d.b.Call("aten.amin.default", {x,
 
 // sqrt(x² + y²) as slapy2 rounds it.
 Value* Hypot(Decomposer& d, Value* x, Value* y) {
-  Value *large = Larger(d, Abs(d, x), Abs(d, y)), *small = Lesser(d, Abs(d, x), Abs(d, y));
+  Value *large = Larger(d, AbsoluteValue(d, x), AbsoluteValue(d, y)),
+        *small = Lesser(d, AbsoluteValue(d, x), AbsoluteValue(d, y));
   Value* ratio = d.Div(small, d.Where(d.Cmp("eq", large, 0), 1.0, large));
   return d.Mul(large, Sqrt(d, d.Add(d.Mul(ratio, ratio), 1.0)));
 }
 Value* WithSignOf(Decomposer& d, Value* size, Value* of) {
-  size = Abs(d, size);
+  size = AbsoluteValue(d, size);
   return d.Where(d.Cmp("ge", of, 0), size, Neg(d, size));
 }
 
@@ -53,13 +54,13 @@ struct Rotation {
 // vanish are scaled by a power of two first, which rounds nothing.
 Rotation RotationOf(Decomposer& d, Value* f, Value* g) {
   const bool wide = f->dtype() == DType::kFloat64;
-  Value *tiny = d.Cmp("le", Larger(d, Abs(d, f), Abs(d, g)), std::ldexp(1.0, wide ? -484 : -51)),
+  Value *tiny = d.Cmp("le", Larger(d, AbsoluteValue(d, f), AbsoluteValue(d, g)), std::ldexp(1.0, wide ? -484 : -51)),
         *one = d.b.ScalarTensor(1.0, f->dtype());
   Value *up = d.Where(tiny, std::ldexp(1.0, wide ? 900 : 100), one), *large_f = d.Mul(f, up), *large_g = d.Mul(g, up);
   Value* r = Sqrt(d, d.Add(d.Mul(large_f, large_f), d.Mul(large_g, large_g)));
   Value *c = d.Div(large_f, r), *s = d.Div(large_g, r);
   r = d.Mul(r, d.Where(tiny, std::ldexp(1.0, wide ? -900 : -100), one));
-  Value* turn = And(d, d.Cmp("gt", Abs(d, f), Abs(d, g)), d.Cmp("lt", c, 0));
+  Value* turn = And(d, d.Cmp("gt", AbsoluteValue(d, f), AbsoluteValue(d, g)), d.Cmp("lt", c, 0));
   Value *no_g = d.Cmp("eq", g, 0), *no_f = d.Cmp("eq", f, 0);
   auto choose = [&](Arg without_g, Arg without_f, Value* x) {
     return d.Where(no_g, std::move(without_g), d.Where(no_f, std::move(without_f), d.Where(turn, Neg(d, x), x)));
@@ -74,14 +75,15 @@ struct TwoByTwo {
 // Of [[a, b], [b, c]], as slaev2.
 TwoByTwo EigenOfTwo(Decomposer& d, Value* a, Value* b, Value* c) {
   Value *sum = d.Add(a, c), *difference = d.Sub(a, c), *b2 = d.Add(b, b);
-  Value *wide = Abs(d, difference), *high = Abs(d, b2);
+  Value *wide = AbsoluteValue(d, difference), *high = AbsoluteValue(d, b2);
   auto root = [&](Value* large, Value* small) {
     Value* ratio = d.Div(small, large);
     return d.Mul(large, Sqrt(d, d.Add(d.Mul(ratio, ratio), 1.0)));
   };
   Value* rt = d.Where(d.Cmp("gt", wide, high), root(wide, high),
                       d.Where(d.Cmp("lt", wide, high), root(high, wide), d.Mul(high, std::sqrt(2.0))));
-  Value *negative = d.Cmp("lt", sum, 0), *balanced = d.Cmp("eq", sum, 0), *first = d.Cmp("gt", Abs(d, a), Abs(d, c));
+  Value *negative = d.Cmp("lt", sum, 0), *balanced = d.Cmp("eq", sum, 0),
+        *first = d.Cmp("gt", AbsoluteValue(d, a), AbsoluteValue(d, c));
   Value* half = d.Mul(rt, 0.5);
   Value* larger = d.Where(balanced, half, d.Mul(d.Where(negative, d.Sub(sum, rt), d.Add(sum, rt)), 0.5));
   Value* smaller = d.Sub(d.Mul(d.Div(d.Where(first, a, c), larger), d.Where(first, c, a)), d.Mul(d.Div(b, larger), b));
@@ -89,7 +91,7 @@ TwoByTwo EigenOfTwo(Decomposer& d, Value* a, Value* b, Value* c) {
 
   Value* rising = d.Cmp("ge", difference, 0);
   Value* cs = d.Where(rising, d.Add(difference, rt), d.Sub(difference, rt));
-  Value* steep = d.Cmp("gt", Abs(d, cs), high);
+  Value* steep = d.Cmp("gt", AbsoluteValue(d, cs), high);
   Value* t = d.Where(steep, d.Div(Neg(d, b2), cs), d.Div(Neg(d, cs), b2));
   Value* short_side = Inverse(d, Sqrt(d, d.Add(d.Mul(t, t), 1.0)));
   Value* long_side = d.Mul(t, short_side);
@@ -188,11 +190,13 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
     Value *done = And(d, idle, d.Cmp("ge", next_block, n)), *take = And(d, idle, Not(d, done));
     step.StopWhen(Not(d, d.Unary("any", Not(d, done))));
     // The next one: up to the first element beside the diagonal that is nothing, scaled up where squares would vanish.
-    Value* split = d.Cmp("le", Abs(d, e), d.Mul(d.Mul(Sqrt(d, Abs(d, a)), Sqrt(d, Abs(d, after(a)))), limits.eps));
+    Value* split = d.Cmp("le", AbsoluteValue(d, e),
+                         d.Mul(d.Mul(Sqrt(d, AbsoluteValue(d, a)), Sqrt(d, AbsoluteValue(d, after(a)))), limits.eps));
     Value* block_end = Least(d, d.Where(And(d, split, d.Cmp("ge", place, next_block)), place, n - 1));
     set(e, And(d, take, is(block_end)), 0.0);
     Value *block = between(next_block, d.Add(block_end, 1)), *edges = between(next_block, block_end);
-    Value* norm = Most(d, Larger(d, d.Where(block, Abs(d, a), 0.0), d.Where(edges, Abs(d, e), 0.0)));
+    Value* norm =
+        Most(d, Larger(d, d.Where(block, AbsoluteValue(d, a), 0.0), d.Where(edges, AbsoluteValue(d, e), 0.0)));
     Value* tiny =
         And(d, And(d, d.Cmp("gt", norm, 0), d.Cmp("lt", norm, limits.least_block)), d.Cmp("lt", next_block, block_end));
     Value *grow = And(d, take, tiny), *least_block = d.b.ScalarTensor(limits.least_block, dtype),
@@ -202,7 +206,7 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
     back = d.Where(grow, d.Div(norm, least_block), d.Where(idle, 1.0, back));
     set(from, take, next_block);
     set(to, take, block_end);
-    Value* turned = d.Cmp("lt", Abs(d, at(a, block_end)), Abs(d, at(a, next_block)));
+    Value* turned = d.Cmp("lt", AbsoluteValue(d, at(a, block_end)), AbsoluteValue(d, at(a, next_block)));
     set(l, take, d.Where(turned, block_end, next_block));
     set(last, take, d.Where(turned, next_block, block_end));
     set(dir, take, d.Where(turned, d.b.ScalarTensor(-1, DType::kInt64), 1));
@@ -210,11 +214,11 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
 
     // From l on, the first element that is nothing: `near` rows away.
     Value *look = Not(d, Or(d, done, sweeping)), *forward = d.Cmp("gt", dir, 0);
-    Value *size = Abs(d, a), *size_after = Abs(d, after(a));
+    Value *size = AbsoluteValue(d, a), *size_after = AbsoluteValue(d, after(a));
     Value* bound = d.Add(
         d.Mul(d.Mul(d.Where(forward, size, size_after), limits.eps * limits.eps), d.Where(forward, size_after, size)),
         limits.safe_min);
-    Value *nothing = d.Cmp("le", d.Mul(e, e), bound), *span = Abs(d, d.Sub(last, l));
+    Value *nothing = d.Cmp("le", d.Mul(e, e), bound), *span = AbsoluteValue(d, d.Sub(last, l));
     Value* distance = d.Where(forward, d.Sub(place, l), d.Sub(d.Sub(l, 1), place));
     Value* near = Least(d, d.Where(And(d, nothing, between(Lesser(d, l, last), Larger(d, l, last))), distance, span));
     set(m, look, d.Add(l, d.Mul(dir, near)));
@@ -296,7 +300,7 @@ Eigen LapackEigen(Decomposer& d, Value* a, bool upper) {
   Value* norm = nullptr;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j <= i; ++j) {
-      Value* size = Abs(d, upper ? element(j, i) : element(i, j));
+      Value* size = AbsoluteValue(d, upper ? element(j, i) : element(i, j));
       norm = norm ? Larger(d, norm, size) : size;
     }
   // Very small and very large ones are scaled.

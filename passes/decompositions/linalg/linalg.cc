@@ -495,7 +495,7 @@ void MatrixExp(Decomposer& d) {
   })[0]);
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kLinalgRows[] = {
     {"aten.linalg_solve_triangular.default", LinalgSolveTriangular},
     {"aten.triangular_solve.default", OldTriangularSolve},
     {"aten.linalg_lu_factor.default", LinalgLuFactor},
@@ -555,6 +555,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> LinalgDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> LinalgDecompositions() { return kLinalgRows; }
 
 }  // namespace slipway::passes

@@ -6,13 +6,11 @@
 
 #include "passes/decompositions/special/expression.h"
 #include "passes/decompositions/special/special.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kPi = std::numbers::pi;
 constexpr double kNear = 8;  // where the fits about zero end
 
 struct Hankel {
@@ -87,7 +85,7 @@ void AiryAi(Decomposer& d) {
   Result(d, Where(IsInf(x), kNan, Where(x > 103.892, 0.0, value)));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kBesselRows[] = {
     {"aten.special_bessel_j0.default", BesselJ<0>},
     {"aten.special_bessel_j1.default", BesselJ<1>},
     {"aten.special_bessel_y0.default", BesselY<0>},
@@ -108,6 +106,6 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> BesselDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> BesselDecompositions() { return kBesselRows; }
 
 }  // namespace slipway::passes

@@ -11,11 +11,10 @@
 #include "passes/decompositions/special/expression.h"
 #include "passes/decompositions/special/special.h"
 #include "passes/decompositions/util.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // The order as an integer: what torch's conversion makes of it, -1 where it is not finite.
 Expr Order(Expr n) {
@@ -34,8 +33,8 @@ std::optional<int64_t> KnownOrder(Decomposer& d) {
 
 // The polynomial of order n from those of orders 0, which is 1, and 1: step(j, before, last, parts) is that of order
 // j + 1. `parts` are tensors the step needs. An order below 2 gives `first`.
-using Step = std::function<Expr(Expr j, Expr before, Expr last, const Exprs& parts)>;
-Expr Recur(Decomposer& d, Expr n, Expr first, const Exprs& parts, const Step& step) {
+using RecurrenceStep = std::function<Expr(Expr j, Expr before, Expr last, const Exprs& parts)>;
+Expr Recur(Decomposer& d, Expr n, Expr first, const Exprs& parts, const RecurrenceStep& step) {
   constexpr int64_t kUnrolled = 64;
   const DType t = first.dtype();
   Expr one = first * 0.0 + 1.0;  // NaN where the argument is

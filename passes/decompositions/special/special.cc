@@ -11,13 +11,11 @@
 #include "base/text.h"
 #include "passes/decompositions/special/expression.h"
 #include "passes/decompositions/util.h"
+#include "passes/float_constants.h"
 
 namespace slipway::passes {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kPi = std::numbers::pi;
 const double kHalfLogTwoPi = 0.5 * std::log(2 * kPi);
 
 // ---- Gamma functions
@@ -227,7 +225,7 @@ void Of(Decomposer& d) {
   Result(d, f(Input(d)));
 }
 
-constexpr DecomposeRow kRows[] = {
+constexpr DecomposeRow kGammaRows[] = {
     {"aten.lgamma.default", Of<LogGamma>},
     {"aten.digamma.default", Of<Digamma>},
     {"aten.polygamma.default", PolygammaOp},
@@ -248,7 +246,7 @@ constexpr DecomposeRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const DecomposeRow> GammaDecompositions() { return kRows; }
+absl::Span<const DecomposeRow> GammaDecompositions() { return kGammaRows; }
 
 absl::Span<const DecomposeRow> SpecialDecompositions() {
   static const auto& rows = *[] {
