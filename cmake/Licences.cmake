@@ -18,14 +18,14 @@ if(DPKG_QUERY AND DPKG AND EXISTS /usr/share/common-licenses)
     list(APPEND packages libsimdjson-dev)
   endif()
   set(version "of an unknown version")
-  if(EXISTS ${SLIPWAY_DEPS}/onnx/.stamp)  # scripts/setup.sh: the version is its first word
-    file(STRINGS ${SLIPWAY_DEPS}/onnx/.stamp version LIMIT_COUNT 1)
+  if(EXISTS ${SLIPWAY_ONNX}/.stamp)  # scripts/setup.sh: the version is its first word
+    file(STRINGS ${SLIPWAY_ONNX}/.stamp version LIMIT_COUNT 1)
     string(REGEX REPLACE " .*" "" version "${version}")
   endif()
   # What was installed without its LICENSE says in its sources that it is this one.
   set(onnx_licence /usr/share/common-licenses/Apache-2.0)
-  if(EXISTS ${SLIPWAY_DEPS}/onnx/LICENSE)
-    set(onnx_licence ${SLIPWAY_DEPS}/onnx/LICENSE)
+  if(EXISTS ${SLIPWAY_ONNX}/LICENSE)
+    set(onnx_licence ${SLIPWAY_ONNX}/LICENSE)
   endif()
   list(APPEND texts --text onnx "${version}, the sources in the onnx package" ${onnx_licence})
   # Which package has libjpeg depends on the distribution.

@@ -3,9 +3,9 @@
 # are declared among the latter. onnx_model/schemas.cc makes its table of it.
 set(table "")
 foreach(header operator_sets operator_sets_preview)
-  file(STRINGS "${SLIPWAY_DEPS}/onnx/include/onnx/defs/${header}.h" lines REGEX "fn\\(GetOpSchema<")
+  file(STRINGS "${SLIPWAY_ONNX}/include/onnx/defs/${header}.h" lines REGEX "fn\\(GetOpSchema<")
   if(NOT lines)
-    message(FATAL_ERROR "no operator schemas in ${SLIPWAY_DEPS}/onnx/include/onnx/defs/${header}.h")
+    message(FATAL_ERROR "no operator schemas in ${SLIPWAY_ONNX}/include/onnx/defs/${header}.h")
   endif()
   list(FILTER lines EXCLUDE REGEX " (Gradient|Momentum|Adagrad|Adam)\\)")
   foreach(line IN LISTS lines)

@@ -64,7 +64,7 @@ function(slipway_room name)  # EXCEPT: a regular expression of sources that are 
     slipway_unity(room_${name})
   endif()
   slipway_see_rooms(room_${name} ${name} ${ARG_ROOMS})
-  if(NOT name MATCHES "^(io|importers|kernels|quantizer|weights)$")
+  if(NOT name MATCHES "^(io|kernels|quantizer|weights)$")
     slipway_quick(room_${name})
     target_precompile_headers(room_${name} REUSE_FROM ${slipway_quick_pch})
   elseif(NOT name STREQUAL "kernels")  # other flags, few headers

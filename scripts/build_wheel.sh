@@ -50,7 +50,7 @@ check_wheel() {
 PYTHON=("$VENV/bin/python") CHECK=()
 if [[ "$MACHINE" == "$(uname -m)" ]]; then
   setup_packages
-  setup_onnx
+  setup_shipped_onnx
   setup_simdjson
   setup_archives
 elif [[ "$MACHINE" == aarch64 ]]; then

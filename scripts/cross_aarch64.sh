@@ -53,7 +53,7 @@ setup_root() {
   fi
 }
 
-setup_arm_onnx() { setup_onnx "$ARM_DEPS/onnx" "-DCMAKE_TOOLCHAIN_FILE=$TOOLCHAIN"; }
+setup_arm_onnx() { setup_onnx "$ARM_DEPS/onnx" -DONNX_OPTIMIZE=-Os "-DCMAKE_TOOLCHAIN_FILE=$TOOLCHAIN"; }
 
 setup_arm_archives() {
   setup_simdjson "$ARM_DEPS/simdjson" aarch64-linux-gnu-

@@ -79,7 +79,7 @@ release() {
   SOURCE_DATE_EPOCH=$(git -C "$ROOT" log -1 --format=%ct)
   if [[ $build == "$BUILD/presets/release" ]]; then
     setup_packages
-    setup_onnx
+    setup_shipped_onnx
     setup_simdjson
     setup_archives
     step "slipway, preset release" build_release
