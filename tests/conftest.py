@@ -62,6 +62,10 @@ def package(tmp_path_factory):
     sys.path.insert(0, str(site))
     for name in [n for n in sys.modules if n.partition(".")[0] == "slipway"]:
         del sys.modules[name]  # another test's
+    if registry := sys.modules.get("torch._dynamo.backends.registry"):  # which looks for packages' backends once
+        registry._COMPILER_FNS.pop("slipway", None)
+        registry._discover_entrypoint_backends.cache_clear()
+        registry._discover_entrypoint_backends()
     import slipway
 
     yield slipway

@@ -277,9 +277,8 @@ def run_suites(names, report, update):
         print(f"ok   unit {sum(o.passed for o in unit):45} passed {sum(o.failed for o in unit):4} failed", flush=True)
     paths = [path for name in names if name != "unit" for path in tests_of(name)]
     scripts = [path for path in paths if path.suffix != ".py"]
-    for suite in dict.fromkeys(path.parent.name for path in scripts):
-        for outcome in run_pool(longest_first(p for p in scripts if p.parent.name == suite), update):
-            report.add(outcome)
+    for outcome in run_pool(longest_first(scripts), update):
+        report.add(outcome)
     if files := longest_first(path for path in paths if path.suffix == ".py"):
         for outcome in run_pytest(files):
             report.add(outcome)

@@ -12,6 +12,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+import saturation
 import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from safetensors.numpy import load_file, save_file
@@ -23,6 +24,7 @@ AUTO = torch.export.Dim.AUTO
 
 def by_onnxruntime(model, inputs):
     options = onnxruntime.SessionOptions()
+    saturation.widen(options)
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return session.run(None, {i.name: x for i, x in zip(session.get_inputs(), inputs)})

@@ -9,6 +9,7 @@ import subprocess
 
 import onnxruntime
 import pytest
+import saturation
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
@@ -524,7 +525,8 @@ def test_targets(net, config, tmp_path):
     for name in ("converted.onnx", "direct.onnx"):
         path = tmp_path / name
         results.append((run_onnx(path, samples[0], onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL), 0.05))
-        results.append((run_onnx(path, samples[0]), 0.15))
+        if not saturation.SATURATES:
+            results.append((run_onnx(path, samples[0]), 0.15))
     for ours, most in results:
         for a, b, f in zip(ours, theirs, floats, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import saturation
 import torch
 import torchao.quantization as ao
 from safetensors.torch import load_file, save_file
@@ -62,6 +63,7 @@ def close(got, want, exact=5e-6):
 def run_onnx(path, x):
     """The results and how often each operator is in ONNX Runtime's own graph."""
     options = onnxruntime.SessionOptions()
+    saturation.widen(options)
     options.log_severity_level = 3
     options.optimized_model_filepath = str(path) + ".optimized"
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
