@@ -10,6 +10,6 @@ WHY = "onnxruntime's sums of 8-bit products saturate on this processor"
 
 
 def widen(options):
-    """Products of two u8, which are exact everywhere; onnxruntime (1.31) fails so where convolutions share
-    constants."""
+    """Products of two u8, which are exact everywhere; onnxruntime (1.31) fails so where weights are shared
+    or dequantized alone."""
     options.add_session_config_entry("session.x64quantprecision", "1")
