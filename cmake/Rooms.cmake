@@ -35,11 +35,9 @@ function(slipway_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
-# With SLIPWAY_QUICK, code that works on graphs and texts: a third of the time to compile it.
-function(slipway_quick target)
-  if(SLIPWAY_QUICK AND NOT SLIPWAY_SANITIZE)
-    target_compile_options(${target} PRIVATE -Og)
-  endif()
+# Code that works on graphs and texts, not on data (cmake/Precompiled.cmake).
+function(slipway_graph_code target)
+  target_compile_options(${target} PRIVATE ${slipway_graph_flags})
 endfunction()
 
 function(slipway_room name)  # EXCEPT: a regular expression of sources that are compiled elsewhere
@@ -65,8 +63,8 @@ function(slipway_room name)  # EXCEPT: a regular expression of sources that are 
   endif()
   slipway_see_rooms(room_${name} ${name} ${ARG_ROOMS})
   if(NOT name MATCHES "^(io|kernels|quantizer|weights)$")
-    slipway_quick(room_${name})
-    target_precompile_headers(room_${name} REUSE_FROM ${slipway_quick_pch})
+    slipway_graph_code(room_${name})
+    target_precompile_headers(room_${name} REUSE_FROM ${slipway_graph_pch})
   elseif(NOT name STREQUAL "kernels")  # other flags, few headers
     target_precompile_headers(room_${name} REUSE_FROM slipway_pch)
   endif()

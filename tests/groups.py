@@ -22,33 +22,33 @@ BUILD = (
 @dataclasses.dataclass(frozen=True)
 class Group:
     tests: tuple[str, ...]  # as tests/runner.py takes them
+    minutes: int  # on two processors, without a compiler cache; what CI begins must end in its time
     paths: tuple[str, ...]  # regular expressions of what git lists
 
 
 # What a group's own script says is not repeated here: it begins with what it builds and runs, and why.
 GROUPS = {
-    "asan": Group(("builds/asan.sh",), (r"^(base|io|ir|importers|weights|runtime|capi)/", r"^kernels/executor/")),
-    "tsan": Group(("builds/tsan.sh",), (r"^kernels/(parallel|scratch|executor/|posix/)", r"^runtime/", r"^capi/")),
-    "compilers": Group(
-        ("builds/clang.sh", "builds/windows.sh", "builds/aarch64.sh"),
-        (r"^(base|io|schemas|ir|kernels|runtime|importers|weights)/", BUILD),
+    "operators": Group(
+        ("interop/opinfo_test.py",), 7,
+        (r"^(importers|ir|passes|schemas|onnx_model|exporters/onnx)/", r"^tests/interop/opinfo"),
     ),
-    "debug": Group(("builds/debug.sh",), (BUILD,)),
+    "asan": Group(("builds/asan.sh",), 25, (r"^(io|importers|weights|runtime|capi)/", r"^kernels/executor/")),
+    "tsan": Group(("builds/tsan.sh",), 6, (r"^kernels/(parallel|scratch|executor/|posix/)", r"^runtime/")),
+    "compilers": Group(
+        ("builds/clang.sh", "builds/windows.sh", "builds/aarch64.sh"), 15,
+        (r"^(base|io|schemas|ir|kernels|runtime)/", BUILD),
+    ),
+    "debug": Group(("builds/debug.sh",), 10, (BUILD,)),
     "release": Group(
-        ("builds/release.sh",), (r"^packaging/", r"^pyproject\.toml", r"^scripts/(release|build_wheel)", BUILD)
+        ("builds/release.sh",), 25, (r"^packaging/", r"^pyproject\.toml", r"^scripts/(release|build_wheel)", BUILD)
     ),
     "arm": Group(
-        ("arm/check.sh", "cli/target.sh", "interop/target_test.py"),
-        (
-            r"^kernels/isa/",
-            r"^runtime/",
-            r"^tests/arm/",
-            r"^cmake/(CrossRuntime|InstructionSets)",
-            r"^exporters/native/",
-        ),
+        ("arm/check.sh", "cli/target.sh", "interop/target_test.py"), 10,
+        (r"^kernels/isa/", r"^runtime/", r"^tests/arm/", r"^cmake/(CrossRuntime|InstructionSets)",
+         r"^exporters/native/"),
     ),
-    "fuzz": Group(("builds/fuzz.sh",), (r"^tests/fuzz/", r"^(io|importers|onnx_model)/")),
-}
+    "fuzz": Group(("builds/fuzz.sh",), 8, (r"^tests/fuzz/", r"^(io|importers|onnx_model)/")),
+}  # fmt: skip
 
 
 def touched(root, since="2 days ago"):

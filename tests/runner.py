@@ -4,9 +4,10 @@
 NAME is a tier, a suite, a group, or SUITE/FILE, one test of a suite. Without names: lint and change.
 
   tier    lint      what reads the sources alone; it runs before anything is built
-          change    unit, golden, cli, hostile, interop: what every change should pass
+          change    unit, golden, cli, hostile and interop, but for the tests that a group has: for every change
           all       lint, change and all groups
-          ci        lint, change, the groups whose files the commits of the last two days touch, and today's group
+          ci        lint, change, the groups whose files the commits of the last two days touch, and today's group,
+                    as far as they end within an hour: the last line says which ran
   suite   unit      every case of GoogleTest that ctest knows in the build folder
           golden, cli, hostile, interop, lint, builds, arm: the folder of this name under tests/
   group   tests/groups.py has them: builds with sanitizers and other compilers, releases, 64-bit Arm, fuzzing
@@ -28,8 +29,10 @@ import collections
 import concurrent.futures
 import datetime
 import json
+import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,7 +49,8 @@ SUITES = (*LINT, *CHANGE, "builds", "arm")
 JOBS = int(os.environ.get("JOBS", 0)) or len(os.sched_getaffinity(0))
 LIMIT_S = int(os.environ.get("SLIPWAY_TEST_LIMIT_S", 900))
 GROUP_LIMIT_S = 3600  # of a test of a group, which builds
-CI_LAST_GROUP_S = 45 * 60  # no group is begun later than this after the beginning of a run of the tier ci
+CI_END_S = 60 * 60  # after the beginning of a run of the tier ci: a group that takes longer is not begun
+CI_STOP_S = 75 * 60  # a test of a group that runs then, on a slower machine, is stopped
 NOT_RUN = "not run: "
 SHOWN_LINES = 60
 SLOWEST = 10
@@ -77,32 +81,39 @@ def environment():
 
 
 def call(command, folder, stderr=subprocess.STDOUT, limit=LIMIT_S, **more):
-    """(exit status, stdout): a command past the time limit, in seconds, has status 124."""
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=stderr, timeout=limit, text=True, errors="replace",
-        )  # fmt: skip
-        return done.returncode, done.stdout
-    except subprocess.TimeoutExpired as expired:
-        return 124, (expired.stdout or b"").decode(errors="replace") + f"\nstopped after {limit} s\n"
+    """(exit status, stdout): a command past the time limit, in seconds, has status 124, and what it began is ended."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=stderr, text=True, errors="replace", start_new_session=True,
+    ) as running:  # fmt: skip
+        try:
+            output, _ = running.communicate(timeout=limit)
+            return running.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            output, _ = running.communicate()
+            return 124, f"{output}\nstopped after {limit:.0f} s\n"
 
 
 # --- scripts and transcripts ------------------------------------------------------------------------------------------
 
 
-def run_script(path, scratch, update):
+def run_script(path, scratch, update, stop):
     place = 'trap \'echo "${BASH_SOURCE[0]}:$LINENO: $BASH_COMMAND: exit $?" >&2\' ERR; source "$0"'
     limit = GROUP_LIMIT_S if path.parent.name in ("builds", "arm") else LIMIT_S
+    left = stop - time.monotonic()
     status, output = call(
-        ["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, limit=limit, TMPDIR=str(scratch)
-    )
+        ["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, limit=max(0, min(limit, left)),
+        TMPDIR=str(scratch),
+    )  # fmt: skip
+    if status == 124 and left < limit:
+        return 0, 0, f"{output}{NOT_RUN}the time of this run was over"
     if status == 0 and output.rstrip().rpartition("\n")[2].startswith(NOT_RUN):
         return 0, 0, output
     return int(status == 0), int(status != 0), output
 
 
-def run_golden(path, scratch, update):
+def run_golden(path, scratch, update, stop):
     command, _, expected = path.read_text().partition("\n")
     if not command.startswith("$ "):
         return 0, 1, f'{path}: the first line is not "$ COMMAND"\n'
@@ -120,17 +131,18 @@ def run_golden(path, scratch, update):
     return 0, 1, difference
 
 
-def run_alone(path, update):
+def run_alone(path, update, stop):
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="slipway-test-") as scratch:
         run = run_golden if path.suffix == ".golden" else run_script
-        passed, failed, output = run(path, pathlib.Path(scratch), update)
+        passed, failed, output = run(path, pathlib.Path(scratch), update, stop)
     return Outcome(f"{path.parent.name}/{path.name}", passed, failed, time.monotonic() - start, output)
 
 
-def run_pool(paths, update, jobs=JOBS):
+def run_pool(paths, update, jobs=JOBS, stop=math.inf):
+    """`stop`: of time.monotonic(), where the time of the whole run is over."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        work = [pool.submit(run_alone, path, update) for path in paths]
+        work = [pool.submit(run_alone, path, update, stop) for path in paths]
         for future in concurrent.futures.as_completed(work):
             yield future.result()
 
@@ -267,15 +279,15 @@ class Report:
             TIMES.write_text(json.dumps(times, indent=0, sort_keys=True))
 
 
-def run_suites(names, report, update):
-    """All tests of suites, or single ones of them: scripts in a pool, then the files of pytest together."""
+def run_suites(names, report, update, without=frozenset()):
+    """All tests of suites, or single ones of them, but for paths: scripts in a pool, then pytest's files together."""
     if "unit" in names:
         for case in run_unit():
             report.add(case, shown=False)
         unit = [o for o in report.outcomes if o.suite == "unit"]
         report.add(Outcome("unit", 0, 0, 0.0), shown=False)
         print(f"ok   unit {sum(o.passed for o in unit):45} passed {sum(o.failed for o in unit):4} failed", flush=True)
-    paths = [path for name in names if name != "unit" for path in tests_of(name)]
+    paths = [path for name in names if name != "unit" for path in tests_of(name) if path not in without]
     scripts = [path for path in paths if path.suffix != ".py"]
     for outcome in run_pool(longest_first(scripts), update):
         report.add(outcome)
@@ -284,12 +296,11 @@ def run_suites(names, report, update):
             report.add(outcome)
 
 
-def run_group(name, report):
-    for outcome in run_pool(
-        [path for test in groups.GROUPS[name].tests for path in tests_of(test) if path.suffix != ".py"], False, jobs=1
-    ):
+def run_group(name, report, stop):
+    paths = [path for test in groups.GROUPS[name].tests for path in tests_of(test)]
+    for outcome in run_pool([path for path in paths if path.suffix != ".py"], False, jobs=1, stop=stop):
         report.add(outcome)
-    if files := [path for test in groups.GROUPS[name].tests for path in tests_of(test) if path.suffix == ".py"]:
+    if files := [path for path in paths if path.suffix == ".py"]:
         for outcome in run_pytest(files):
             report.add(outcome)
 
@@ -306,7 +317,7 @@ def main():
     parser.add_argument("--update", action="store_true", help="rewrite golden texts that differ")
     parser.add_argument("--set-up", action="store_true", help="build what is tested, after the tests of lint")
     arguments = parser.parse_args()
-    names = arguments.names or [*LINT, *CHANGE]
+    names = arguments.names or ["lint", "change"]
     if unknown := [name for name in names if not is_known(name)]:
         parser.error(f"no such suite or test: {', '.join(unknown)}")
 
@@ -314,6 +325,7 @@ def main():
     report = Report()
     tiers = {"change": CHANGE, "all": (*LINT, *CHANGE), "ci": (*LINT, *CHANGE)}
     suites = list(dict.fromkeys(s for name in names if name not in groups.GROUPS for s in tiers.get(name, (name,))))
+    grouped = {path for group in groups.GROUPS.values() for test in group.tests for path in tests_of(test)}
     chosen = [name for name in names if name in groups.GROUPS]
     why = ""
     if "all" in names:
@@ -325,13 +337,14 @@ def main():
     rest = [s for s in suites if s.partition("/")[0] not in LINT]
     if arguments.set_up and (rest or chosen):
         set_up(["onnx", "minilm", "tests"])
-    run_suites(rest, report, arguments.update)
+    run_suites(rest, report, arguments.update, grouped if set(names) & set(tiers) else frozenset())
     ran = []
     for name in chosen:
-        if "ci" in names and time.monotonic() - started > CI_LAST_GROUP_S:
-            print(f"--   group {name}: not run, no group begins after {CI_LAST_GROUP_S // 60} minutes", flush=True)
+        seconds = time.monotonic() - started
+        if "ci" in names and seconds + groups.GROUPS[name].minutes * 60 > CI_END_S:
+            print(f"--   group {name}: not run, it takes {groups.GROUPS[name].minutes} minutes", flush=True)
             continue
-        run_group(name, report)
+        run_group(name, report, started + CI_STOP_S if "ci" in names else math.inf)
         ran.append(name)
 
     report.print_times(started)

@@ -4,8 +4,8 @@ last, branches that are merged, paddings that convolutions take over."""
 import os
 import pathlib
 import subprocess
-import sys
 
+import forks
 import numpy as np
 import pytest
 import torch
@@ -447,6 +447,13 @@ np.save(sys.argv[4], outs[0][0])
 """
 
 
+def run_library(folder, **environment):
+    """Writes y.npy, what m.so computes of x.npy; the instruction set is chosen once a process."""
+    forks.of("numpy").run(
+        RUN, ROOT / "samples" / "native", folder / "m.so", folder / "x.npy", folder / "y.npy", **environment
+    )
+
+
 def check(net, x, tmp_path, merged=False, scaled=0):
     with torch.no_grad():
         want = net.double()(x.double()).numpy()
@@ -463,17 +470,7 @@ def check(net, x, tmp_path, merged=False, scaled=0):
             done.stderr
         )
         for isa in PRESENT:
-            command = [
-                sys.executable,
-                "-c",
-                RUN,
-                ROOT / "samples" / "native",
-                tmp_path / "m.so",
-                tmp_path / "x.npy",
-                tmp_path / "y.npy",
-            ]
-            done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SLIPWAY_ISA": isa})
-            assert done.returncode == 0, done.stderr
+            run_library(tmp_path, SLIPWAY_ISA=isa)
             error = np.abs(np.load(tmp_path / "y.npy") - want).max() / np.abs(want).max()
             assert error < 1e-5, (isa, more, error)
 
@@ -597,17 +594,7 @@ def test_sizes_stay_dynamic(tmp_path):
     for size in ((1, 3, 8, 9), (3, 3, 31, 50)):
         x = torch.randn(size)
         np.save(tmp_path / "x.npy", x.numpy())
-        command = [
-            sys.executable,
-            "-c",
-            RUN,
-            ROOT / "samples" / "native",
-            tmp_path / "m.so",
-            tmp_path / "x.npy",
-            tmp_path / "y.npy",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        run_library(tmp_path)
         with torch.no_grad():
             want = net.double()(x.double()).numpy()
             net.float()

@@ -113,19 +113,30 @@ WITHIN = {torch.bfloat16: (4e-2, 2e-2), torch.float16: (1e-2, 5e-3), torch.float
 
 
 @pytest.fixture
-def emulated(slipway, tmp_path):
+def converted(slipway, tmp_path):
+    """Makes model.so for the other machine of model.pt2; skips where slipway does not carry the runtime."""
+
+    def call(*flags):
+        try:
+            slipway("convert", tmp_path / "model.pt2", "-o", tmp_path / "model.so", "--target", TARGET, *flags)
+        except AssertionError as error:
+            if "does not carry the runtime" in str(error):
+                pytest.skip(f"not run: this slipway does not carry the runtime for {TARGET}")
+            raise
+        return tmp_path / "model.so"
+
+    return call
+
+
+@pytest.fixture
+def emulated(slipway, converted, tmp_path):
     """Converts the program in model.pt2 for the other machine, and runs it; skips where that takes what is not here."""
     if shutil.which("qemu-aarch64") is None:
         pytest.skip("not run: no qemu-aarch64")
 
     def call(arguments, *flags, convert=()):
-        library, inputs, outputs = (tmp_path / name for name in ("model.so", "in.safetensors", "out.safetensors"))
-        try:
-            slipway("convert", tmp_path / "model.pt2", "-o", library, "--target", TARGET, *convert)
-        except AssertionError as error:
-            if "does not carry the runtime" in str(error):
-                pytest.skip(f"not run: this slipway does not carry the runtime for {TARGET}")
-            raise
+        library = converted(*convert)
+        inputs, outputs = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
         save_file({f"input.{i}": t.contiguous() for i, t in enumerate(tensors(arguments))}, inputs)
         slipway("run", library, "--inputs", inputs, "--outputs", outputs, *flags)
         found = load_file(outputs)
@@ -195,14 +206,13 @@ def test_pages_of_64_kib(emulated, tmp_path):
     same(emulated(arguments, "--emulator", wrapper), wanted)
 
 
-def test_header_compiles_with_the_cross_compiler(slipway, tmp_path):
+def test_header_compiles_with_the_cross_compiler(slipway, converted, tmp_path):
     compiler = shutil.which("aarch64-linux-gnu-gcc")
     if compiler is None:
         pytest.skip("not run: no aarch64-linux-gnu-gcc")
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     export(nn.Linear(8, 4), normal(3, 8), tmp_path / "model.pt2")
-    slipway("convert", tmp_path / "model.pt2", "-o", tmp_path / "model.so", "--target", TARGET)
-    (tmp_path / "model.h").write_text(slipway("inspect", tmp_path / "model.so", "--header").stdout)
+    (tmp_path / "model.h").write_text(slipway("inspect", converted(), "--header").stdout)
     (tmp_path / "main.c").write_text(
         '#include <stdio.h>\n#include "model.h"\nint main(void) {\n  slipway_model* m;\n'
         "  if (slipway_model_open(&m) != SLIPWAY_MODEL_OK || !model_fits(m)) return 1;\n"
