@@ -23,14 +23,26 @@ BUILD = (
 class Group:
     tests: tuple[str, ...]  # as tests/runner.py takes them
     minutes: int  # on two processors, without a compiler cache; what CI begins must end in its time
-    paths: tuple[str, ...]  # regular expressions of what git lists
+    paths: tuple[str, ...]  # regular expressions of what git lists; the tests themselves count, too
+
+    def is_touched(self, file):
+        return file.removeprefix("tests/") in self.tests or any(re.search(path, file) for path in self.paths)
 
 
 # What a group's own script says is not repeated here: it begins with what it builds and runs, and why.
 GROUPS = {
     "operators": Group(
         ("interop/opinfo_test.py",), 7,
-        (r"^(importers|ir|passes|schemas|onnx_model|exporters/onnx)/", r"^tests/interop/opinfo"),
+        (r"^(importers|ir|passes|schemas|onnx_model|exporters/onnx)/",),
+    ),
+    "pt2e": Group(
+        ("interop/pt2e_quantizer_test.py", "interop/pt2e_onnx_test.py"), 4,
+        (r"^quantizer/",),
+    ),
+    "samples": Group(
+        ("interop/guide_test.py", "interop/llm_sample_test.py", "interop/ci_samples_test.py",
+         "interop/notebook_test.py"), 4,
+        (r"^samples/", r"^docs/guide/", r"^packaging/python/"),
     ),
     "asan": Group(("builds/asan.sh",), 25, (r"^(io|importers|weights|runtime|capi)/", r"^kernels/executor/")),
     "tsan": Group(("builds/tsan.sh",), 6, (r"^kernels/(parallel|scratch|executor/|posix/)", r"^runtime/")),
@@ -71,11 +83,7 @@ def of_today(root, date):
     first = date.toordinal() % len(names)
     in_turn = names[first:] + names[:first]
     files = touched(root)
-    wanted = [
-        name
-        for name in in_turn
-        if name == in_turn[0] or any(re.search(p, file) for p in GROUPS[name].paths for file in files)
-    ]
+    wanted = [name for name in in_turn if name == in_turn[0] or any(GROUPS[name].is_touched(file) for file in files)]
     because = ", ".join(wanted[1:]) or "none"
     return wanted, f"groups: {in_turn[0]} in turn; of what {len(files)} files of the last two days touch: {because}"
 

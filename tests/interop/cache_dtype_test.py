@@ -77,7 +77,7 @@ CASES = [
 @pytest.mark.parametrize("family,dtype,cache,kind", CASES, ids=["-".join(map(str, c)) for c in CASES])
 def test_tokens(slipway, folders, tmp_path, family, dtype, cache, kind):  # noqa: F811
     folder = folders(family, dtype)
-    program = exported(folder, tmp_path / "program.pt2", cache)
+    program = exported(folder, cache)
     path = tmp_path / "m.so"
     done = slipway("convert", program, "--weights", folder, "--state", "auto", "--cache-dtype", kind, "-o", path)
     tokens = caches(folder, kind) * (1 if cache == "growing" else CONTEXT)
@@ -202,7 +202,7 @@ def test_growing(slipway, tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_onnx(slipway, folders, tmp_path, kind):  # noqa: F811
     folder = folders("llama")
-    program = exported(folder, tmp_path / "program.pt2", "static")
+    program = exported(folder, "static")
     slipway("convert", program, "--weights", folder, "--state", "io", "--cache-dtype", kind, "-o", tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
     value = onnxruntime.OrtValue.ortvalue_from_numpy
@@ -229,7 +229,7 @@ def test_onnx(slipway, folders, tmp_path, kind):  # noqa: F811
 def test_run(slipway, folders, tmp_path):  # noqa: F811
     """Rates, and a library without bytes for caches that begin as zeros."""
     folder = folders("llama")
-    program = exported(folder, tmp_path / "program.pt2", "static")
+    program = exported(folder, "static")
     slipway("convert", program, "--weights", folder, "--state", "auto", "--cache-dtype", "fp8", "-o", tmp_path / "m.so")
     save_file({"input.0": torch.tensor([[5, 6, 7]]), "input.1": torch.arange(3)}, tmp_path / "prompt")
     save_file({"input.0": torch.tensor([[5]]), "input.1": torch.tensor([3])}, tmp_path / "token")

@@ -114,7 +114,10 @@ def torch_tokens(folder, quantize):
     raise AssertionError("no prompt has an answer that is of use")
 
 
-def exported(folder, path, cache):
+@functools.cache
+def exported(folder, cache):
+    """The program file, made once."""
+    path = folder.with_name(f"{folder.name}-{cache}.pt2")
     model = export.without_weights(folder)
     with torch.no_grad():
         torch.export.save(export.WAYS[cache](model, CONTEXT), path)
@@ -139,7 +142,7 @@ CASES = [
 )
 def test_greedy_tokens(slipway, folders, tmp_path, family, dtype, cache, quantize):
     folder = folders(family, dtype)
-    program = exported(folder, tmp_path / "program.pt2", cache)
+    program = exported(folder, cache)
     flags = ["--quantize", quantize] if quantize else []
     flags += ["--state", "auto"] if cache != "none" else []
     done = slipway("convert", program, "--weights", folder, *flags, "-o", tmp_path / "m.so")
@@ -150,7 +153,7 @@ def test_greedy_tokens(slipway, folders, tmp_path, family, dtype, cache, quantiz
 
 def test_onnx(slipway, folders, tmp_path):
     folder = folders("qwen3")
-    program = exported(folder, tmp_path / "program.pt2", "none")
+    program = exported(folder, "none")
     slipway("convert", program, "--weights", folder, "--quantize", INT4, "-o", tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
     prompt, want = torch_tokens(folder, INT4)
@@ -192,14 +195,14 @@ def test_top_p():
 
 def test_a_window_shorter_than_a_static_cache_is_refused(folders, tmp_path):
     with pytest.raises(SystemExit, match="window of 16 tokens"):
-        exported(folders("gemma3window"), tmp_path / "program.pt2", "static")
+        exported(folders("gemma3window"), "static")
 
 
 @pytest.mark.parametrize("cache", ["static", "growing"])
 def test_rates(slipway, folders, tmp_path, cache):
     """slipway run --decode: a prompt, then one token again and again; results and rates."""
     folder = folders("llama")
-    program = exported(folder, tmp_path / "program.pt2", cache)
+    program = exported(folder, cache)
     slipway("convert", program, "--weights", folder, "--state", "auto", "-o", tmp_path / "m.so")
     prompt, want = torch_tokens(folder, None)
 
@@ -230,7 +233,7 @@ def test_rates(slipway, folders, tmp_path, cache):
 
 def test_rates_without_state(slipway, folders, tmp_path):
     folder = folders("llama")
-    program = exported(folder, tmp_path / "program.pt2", "none")
+    program = exported(folder, "none")
     slipway("convert", program, "--weights", folder, "-o", tmp_path / "m.so")
     save_file({"input.0": torch.tensor([[5]])}, tmp_path / "token")
     save_file({"input.0": torch.tensor([[5, 6]])}, tmp_path / "prompt")

@@ -248,7 +248,9 @@ def test_programs(slipway, tmp_path, name):
             )
             results[target] = load_file(tmp_path / "out.safetensors")["output.0"]
     torch.save(tokens, tmp_path / "tokens.pt")
-    forks.of("torch._inductor.codecache", "torch.export._unlift", "torch._export.serde.serialize").run(LOAD_WITHOUT_TORCHAO, tmp_path / "q.pt2", tmp_path / "tokens.pt", tmp_path / "torch.pt")
+    forks.of("torch._inductor.codecache", "torch.export._unlift", "torch._export.serde.serialize").run(
+        LOAD_WITHOUT_TORCHAO, tmp_path / "q.pt2", tmp_path / "tokens.pt", tmp_path / "torch.pt"
+    )
     results["torch"] = torch.load(tmp_path / "torch.pt").detach()
     if want is None:
         want = results["torch"]
