@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The groups of tests that not every change needs: what each runs, and which files it says something about.
 
-Continuous integration (tests/runner.py ci) runs those whose files the commits of the last two days touch and one more,
+Continuous integration (tests/runner.py ci) runs those whose files the commits of the last two days touch and two more,
 in turn by date, so that each runs once a week. By hand: tests/run.sh GROUP, or tests/run.sh all. As a program it prints
 the groups of today, or with --all every one, as JSON.
 """
@@ -78,14 +78,17 @@ def touched(root, since="2 days ago"):
 
 
 def of_today(root, date):
-    """(names of groups in the order in which they run, a sentence that says why)."""
-    names = list(GROUPS)
-    first = date.toordinal() % len(names)
-    in_turn = names[first:] + names[:first]
+    """(names of groups in the order in which they run, a sentence that says why). In turn are one of those that build
+    and one of those that do not."""
+    building = [name for name in GROUPS if any(test.endswith(".sh") for test in GROUPS[name].tests)]
+    others = [name for name in GROUPS if name not in building]
+    in_turn = [names[date.toordinal() % len(names)] for names in (others, building)]
     files = touched(root)
-    wanted = [name for name in in_turn if name == in_turn[0] or any(GROUPS[name].is_touched(file) for file in files)]
-    because = ", ".join(wanted[1:]) or "none"
-    return wanted, f"groups: {in_turn[0]} in turn; of what {len(files)} files of the last two days touch: {because}"
+    first = date.toordinal() % len(GROUPS)
+    rotated = [*GROUPS][first:] + [*GROUPS][:first]  # no group is always the last, for which there is no time
+    wanted = [name for name in rotated if name not in in_turn and any(map(GROUPS[name].is_touched, files))]
+    because = ", ".join(wanted) or "none"
+    return in_turn + wanted, f"groups: {', '.join(in_turn)} in turn; touched by {len(files)} files: {because}"
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ NAME is a tier, a suite, a group, or SUITE/FILE, one test of a suite. Without na
   tier    lint      what reads the sources alone; it runs before anything is built
           change    unit, golden, cli, hostile and interop, but for the tests that a group has: for every change
           all       lint, change and all groups
-          ci        lint, change, the groups whose files the commits of the last two days touch, and today's group,
-                    as far as they end within an hour: the last line says which ran
+          ci        lint, change, today's groups and those whose files the commits of the last two days touch, as far
+                    as they end within 65 minutes: the last line says which ran
   suite   unit      every case of GoogleTest that ctest knows in the build folder
           golden, cli, hostile, interop, lint, builds, arm: the folder of this name under tests/
   group   tests/groups.py has them: builds with sanitizers and other compilers, releases, 64-bit Arm, fuzzing
@@ -49,8 +49,8 @@ SUITES = (*LINT, *CHANGE, "builds", "arm")
 JOBS = int(os.environ.get("JOBS", 0)) or len(os.sched_getaffinity(0))
 LIMIT_S = int(os.environ.get("SLIPWAY_TEST_LIMIT_S", 900))
 GROUP_LIMIT_S = 3600  # of a test of a group, which builds
-CI_END_S = 60 * 60  # after the beginning of a run of the tier ci: a group that takes longer is not begun
-CI_STOP_S = 75 * 60  # a test of a group that runs then, on a slower machine, is stopped
+CI_END_S = 65 * 60  # after the beginning of a run of the tier ci: a group that takes longer is not begun
+CI_STOP_S = 80 * 60  # a test of a group that runs then, on a slower machine, is stopped
 NOT_RUN = "not run: "
 SHOWN_LINES = 60
 SLOWEST = 10
