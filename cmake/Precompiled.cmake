@@ -22,7 +22,7 @@ endfunction()
 slipway_pch(slipway_pch)
 
 # How code is optimized that works on graphs and texts: with SLIPWAY_QUICK in a third of the time to compile it; what is
-# shipped is small, which is TODO of a wheel.
+# shipped is small.
 set(slipway_graph_flags "")
 if(SLIPWAY_QUICK AND NOT SLIPWAY_SANITIZE)
   set(slipway_graph_flags -Og)

@@ -4,8 +4,9 @@ what it promises.
 
     check_wheel.py WHEEL --weights build/deps/minilm/model.safetensors [--most-seconds S]
 
-It may be 3 % larger than the last release's, of which wheel_sizes.txt has the bytes. The time counts from `pip install` to the file of ONNX; one of three tries has to keep to it. What needs numpy runs by
-the package as it lies in that venv, under the interpreter that runs this script, if that has numpy.
+It may be 3 % larger than the last release's, of which wheel_sizes.txt has the bytes. The time counts from `pip install`
+to the file of ONNX; one of three tries has to keep to it. What needs numpy runs by the package as it lies in that venv,
+under the interpreter that runs this script, if that has numpy.
 """
 
 import argparse
